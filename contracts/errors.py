@@ -1,0 +1,181 @@
+"""The error tree. Every error a caller can meet is one of these, with one code each.
+
+::
+
+    StrataError
+    ├── RequestError                      the caller can mend it (4xx)
+    │   ├── BlankQuery          RET-4001  400
+    │   ├── TopKOutOfRange      RET-4002  400
+    │   ├── ThresholdOutOfRange RET-4003  400
+    │   ├── InvalidFilter       RET-4004  400
+    │   ├── InvalidUri          RET-4005  400
+    │   ├── InvalidInput        RET-4006  400   an ingest file or record
+    │   ├── Unauthenticated     RET-4011  401
+    │   ├── TargetForbidden     RET-4031  403
+    │   ├── ReadForbidden       RET-4032  403
+    │   └── Overloaded          RET-4291  429
+    ├── StageError                        a stage could not do its part (5xx, retryable)
+    │   ├── RecallFailed        RET-5001  503
+    │   ├── RecheckFailed       RET-5002  503
+    │   ├── AssemblyFailed      RET-5003  503
+    │   ├── StageFailed         RET-5004  503   any other stage
+    │   └── StageTimeout        RET-5041  504
+    └── ConfigError             CONFIG_ERROR 500 refused at start
+
+RET-4041 (target absent) and RET-4221 (planner unsure) are warnings, not errors: see ``contracts.trace``.
+Errors survive pickling, so they cross processes unchanged.
+"""
+
+from typing import Any, ClassVar
+
+
+class StrataError(Exception):
+    """Base of every error of this product.
+
+    Args:
+        message: One sentence for the reader, saying what is wrong; never query text, never a secret.
+        field: The request or config field at fault, dotted; empty when none is.
+        remedy: What to do about it; empty when there is nothing to do but retry.
+        stage: The stage that raised it; empty outside the graph.
+    """
+
+    code: ClassVar[str] = "RET-5000"
+    http_status: ClassVar[int] = 500
+    retryable: ClassVar[bool] = False
+
+    def __init__(self, message: str, *, field: str = "", remedy: str = "", stage: str = "") -> None:
+        super().__init__(message)
+        self.message = message
+        self.field = field
+        self.remedy = remedy
+        self.stage = stage
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Rebuild with all keyword parts, which ``Exception`` by itself would lose."""
+        return _rebuild, (type(self), self.message, self.field, self.remedy, self.stage)
+
+    def __str__(self) -> str:
+        where = f" [{self.stage}]" if self.stage else ""
+        remedy = f" {self.remedy}" if self.remedy else ""
+        return f"{self.code}{where}: {self.message}{remedy}"
+
+
+def _rebuild(kind: type[StrataError], message: str, field: str, remedy: str, stage: str) -> StrataError:
+    return kind(message, field=field, remedy=remedy, stage=stage)
+
+
+class RequestError(StrataError):
+    """The caller sent something that can't be answered."""
+
+    code = "RET-4000"
+    http_status = 400
+
+
+class BlankQuery(RequestError):
+    """The query holds no text (C3)."""
+
+    code = "RET-4001"
+
+
+class TopKOutOfRange(RequestError):
+    """``top_k`` lies outside 1..50 (C3)."""
+
+    code = "RET-4002"
+
+
+class ThresholdOutOfRange(RequestError):
+    """``score_threshold`` is no number in 0..1 (C3)."""
+
+    code = "RET-4003"
+
+
+class InvalidFilter(RequestError):
+    """A filter names an unknown field, operator or shape. Nothing was searched."""
+
+    code = "RET-4004"
+
+
+class InvalidUri(RequestError):
+    """A URI is not in canonical form."""
+
+    code = "RET-4005"
+
+
+class InvalidInput(RequestError):
+    """A file or record to ingest can't be understood."""
+
+    code = "RET-4006"
+
+
+class Unauthenticated(RequestError):
+    """No key, or one that is not known, expired or revoked."""
+
+    code = "RET-4011"
+    http_status = 401
+
+
+class TargetForbidden(RequestError):
+    """``target_uri`` lies outside the caller's scope, whether it exists or not (C21)."""
+
+    code = "RET-4031"
+    http_status = 403
+
+
+class ReadForbidden(RequestError):
+    """The caller may not read this URI, or it does not exist; the two are not told apart (C22)."""
+
+    code = "RET-4032"
+    http_status = 403
+
+
+class Overloaded(RequestError):
+    """The service has no room for this request now."""
+
+    code = "RET-4291"
+    http_status = 429
+    retryable = True
+
+
+class StageError(StrataError):
+    """A stage could not do its part."""
+
+    code = "RET-5000"
+    http_status = 503
+    retryable = True
+
+
+class RecallFailed(StageError):
+    """Both vector and keyword recall failed (C30)."""
+
+    code = "RET-5001"
+
+
+class RecheckFailed(StageError):
+    """The rechecker failed; its relevance rules were skipped (C13)."""
+
+    code = "RET-5002"
+
+
+class AssemblyFailed(StageError):
+    """The assembler failed; raw seed hits are returned (C14)."""
+
+    code = "RET-5003"
+
+
+class StageFailed(StageError):
+    """Any other stage failed."""
+
+    code = "RET-5004"
+
+
+class StageTimeout(StageError):
+    """A stage ran out of its share of the deadline."""
+
+    code = "RET-5041"
+    http_status = 504
+
+
+class ConfigError(StrataError):
+    """A setting is wrong; the service refuses to start."""
+
+    code = "CONFIG_ERROR"

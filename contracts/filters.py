@@ -1,0 +1,246 @@
+"""The filter algebra (design decision 4): filters are values, compiled to each backend by pure functions.
+
+A missing value satisfies no condition on its field, and ``Not`` is the plain complement, on every backend.
+``matches`` is the meaning; the compilers are tested against it. Nothing fails open: an unknown field, operator or
+shape is an error before any search.
+
+JSON form, as callers write it::
+
+    {"and": [{"eq": {"category": "function"}}, {"not": {"in": {"tags": ["deprecated"]}}}]}
+    {"range": {"updated_at": {"gte": 1735689600000}}}        milliseconds since the epoch
+    {"under": {"uri": "strata://shared/python"}}
+    {"eq": {"attrs.language": "zh"}}                         attrs are keyword valued
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
+
+import msgspec
+
+from contracts.errors import InvalidFilter
+from contracts.uri import is_under
+from contracts.uri import parse as parse_uri
+
+FieldKind = Literal["keyword", "keywords", "number", "uri"]
+
+# Fields a record can be filtered by. ``attrs.<name>`` is a further ``keywords`` field for any name.
+FIELDS: Mapping[str, FieldKind] = {
+    "account_id": "keyword",
+    "owner_space": "keyword",
+    "context_type": "keyword",
+    "category": "keyword",
+    "kind": "keyword",
+    "status": "keyword",
+    "source_id": "keyword",
+    "uri": "uri",
+    "parent_uri": "uri",
+    "tags": "keywords",
+    "level": "number",
+    "depth": "number",
+    "created_at": "number",
+    "updated_at": "number",
+    "expires_at": "number",
+}
+# What a caller may name; tenancy and visibility belong to the system filter alone.
+CALLER_FIELDS = frozenset(FIELDS) - {"account_id", "status", "level", "expires_at"}
+MAX_DEPTH = 8
+MAX_CONDITIONS = 256
+
+Value = str | int | float
+
+
+class And(msgspec.Struct, frozen=True, tag=True):
+    """All of ``parts`` hold; the empty ``And`` holds always."""
+
+    parts: "tuple[Filter, ...]"
+
+
+class Or(msgspec.Struct, frozen=True, tag=True):
+    """At least one of ``parts`` holds; the empty ``Or`` never does."""
+
+    parts: "tuple[Filter, ...]"
+
+
+class Not(msgspec.Struct, frozen=True, tag=True):
+    """``part`` does not hold."""
+
+    part: "Filter"
+
+
+class Eq(msgspec.Struct, frozen=True, tag=True):
+    """The field has this value; a many-valued field has it among its values."""
+
+    field: str
+    value: Value
+
+
+class In(msgspec.Struct, frozen=True, tag=True):
+    """The field has one of these values (or shares one, when many-valued); empty never holds."""
+
+    field: str
+    values: tuple[Value, ...]
+
+
+class Range(msgspec.Struct, frozen=True, tag=True):
+    """A number field lies between the bounds given."""
+
+    field: str
+    gte: float | None = None
+    gt: float | None = None
+    lte: float | None = None
+    lt: float | None = None
+
+
+class Contains(msgspec.Struct, frozen=True, tag=True):
+    """A many-valued field has all of these values."""
+
+    field: str
+    values: tuple[str, ...]
+
+
+class Under(msgspec.Struct, frozen=True, tag=True):
+    """A URI field is this URI or lies in its subtree."""
+
+    field: str
+    root: str
+
+
+Filter = And | Or | Not | Eq | In | Range | Contains | Under
+
+
+def all_of(*parts: Filter | None) -> Filter:
+    """AND of the parts given, flattened; parts that are ``None`` add nothing."""
+    flat: list[Filter] = []
+    for part in parts:
+        if isinstance(part, And):
+            flat.extend(part.parts)
+        elif part is not None:
+            flat.append(part)
+    return flat[0] if len(flat) == 1 else And(tuple(flat))
+
+
+def kind_of(field: str) -> FieldKind:
+    """The kind of a field.
+
+    Raises:
+        InvalidFilter: No such field.
+    """
+    if field.startswith("attrs.") and field[6:].replace("_", "").isalnum():
+        return "keywords"
+    try:
+        return FIELDS[field]
+    except KeyError:
+        known = ", ".join(sorted(FIELDS))
+        raise InvalidFilter(
+            f"Unknown filter field {field!r}.", field="filter", remedy=f"Use one of {known}, attrs.*"
+        ) from None
+
+
+def matches(condition: Filter, record: Mapping[str, Any]) -> bool:
+    """Whether a record satisfies a filter: the reference meaning of the algebra.
+
+    Args:
+        condition: A filter.
+        record: Values by field name; ``attrs`` is a mapping of name to a list of strings.
+    """
+    match condition:
+        case And(parts):
+            return all(matches(part, record) for part in parts)
+        case Or(parts):
+            return any(matches(part, record) for part in parts)
+        case Not(part):
+            return not matches(part, record)
+        case Eq(field, value):
+            return value in _values(field, record)
+        case In(field, values):
+            return any(value in values for value in _values(field, record))
+        case Contains(field, values):
+            return bool(values) and set(values) <= set(_values(field, record))
+        case Under(field, root):
+            return any(is_under(str(value), root) for value in _values(field, record))
+        case Range(field, gte, gt, lte, lt):
+            return any(
+                (gte is None or v >= gte)
+                and (gt is None or v > gt)
+                and (lte is None or v <= lte)
+                and (lt is None or v < lt)
+                for v in _values(field, record)
+            )
+
+
+def _values(field: str, record: Mapping[str, Any]) -> Sequence[Any]:
+    kind = kind_of(field)
+    value = record.get("attrs", {}).get(field[6:]) if field.startswith("attrs.") else record.get(field)
+    if value is None or value == "":
+        return ()
+    return value if kind == "keywords" else (value,)
+
+
+def parse_filter(raw: object, *, fields: frozenset[str] = CALLER_FIELDS) -> Filter:
+    """Read a filter from its JSON form.
+
+    Args:
+        raw: The decoded JSON.
+        fields: Fields that may be named; ``attrs.*`` always may.
+
+    Raises:
+        InvalidFilter: Anything not understood, with the path to it.
+    """
+    budget = [MAX_CONDITIONS]
+    return _parse(raw, "filter", fields, 0, budget)
+
+
+def _parse(raw: object, path: str, fields: frozenset[str], depth: int, budget: list[int]) -> Filter:
+    budget[0] -= 1
+    if depth > MAX_DEPTH or budget[0] < 0:
+        raise InvalidFilter(
+            f"{path} is too large.",
+            field=path,
+            remedy=f"At most {MAX_DEPTH} levels and {MAX_CONDITIONS} conditions.",
+        )
+    if not isinstance(raw, Mapping) or len(raw) != 1:
+        raise InvalidFilter(
+            f"{path} must be an object with one operator.", field=path, remedy="See the docs on filters."
+        )
+    ((operator, body),) = raw.items()
+    here = f"{path}.{operator}"
+    if operator in {"and", "or"}:
+        if not isinstance(body, list) or not body:
+            raise InvalidFilter(f"{here} must be a list of one or more filters.", field=here)
+        parts = tuple(_parse(p, f"{here}[{i}]", fields, depth + 1, budget) for i, p in enumerate(body))
+        return And(parts) if operator == "and" else Or(parts)
+    if operator == "not":
+        return Not(_parse(body, here, fields, depth + 1, budget))
+    if operator not in {"eq", "in", "range", "contains", "under"}:
+        raise InvalidFilter(
+            f"{here} is no operator.", field=here, remedy="Use and, or, not, eq, in, range, contains, under."
+        )
+    if not isinstance(body, Mapping) or len(body) != 1:
+        raise InvalidFilter(f"{here} must name one field.", field=here)
+    ((field, value),) = body.items()
+    field = str(field)
+    if field not in fields and not field.startswith("attrs."):
+        raise InvalidFilter(f"{here} names {field!r}, which can't be filtered by.", field=here)
+    return _condition(str(operator), field, kind_of(field), value, f"{here}.{field}")
+
+
+def _condition(operator: str, field: str, kind: FieldKind, value: Any, path: str) -> Filter:
+    match operator, kind, value:
+        case "eq", _, _ if _is_scalar(value, kind):
+            return Eq(field, value)
+        case "in", _, [*values] if 0 < len(values) <= MAX_CONDITIONS and all(_is_scalar(v, kind) for v in values):
+            return In(field, tuple(values))
+        case "contains", "keywords", [*values] if values and all(_is_scalar(v, kind) for v in values):
+            return Contains(field, tuple(values))
+        case "under", "uri", str():
+            return Under(field, parse_uri(value, field=path))
+        case "range", "number", {**bounds} if bounds and bounds.keys() <= {"gte", "gt", "lte", "lt"}:
+            if all(_is_scalar(bound, "number") for bound in bounds.values()):
+                return Range(field, **{str(name): float(bound) for name, bound in bounds.items()})
+    raise InvalidFilter(f"{path} has a value of the wrong shape for a {kind} field.", field=path)
+
+
+def _is_scalar(value: object, kind: FieldKind) -> bool:
+    if kind == "number":
+        return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= 2**53
+    return isinstance(value, str) and 0 < len(value) <= 1024 and "\x00" not in value

@@ -1,0 +1,258 @@
+"""What goes into each stage and what comes out; compact structs that msgspec packs into a few kilobytes.
+
+A stage is a callable of (context, deadline, request). All typed queries of a request travel together (design
+decision 2); lists named ``hits`` hold one list a typed query.
+"""
+
+from typing import Any, Protocol, TypeVar
+
+import msgspec
+import numpy as np
+
+from contracts.context import RequestContext
+from contracts.deadline import Deadline
+from contracts.filters import Filter
+from contracts.hits import NodeHit, RetrievedBlock, SeedHit
+from contracts.ports import TextRole, Vectors
+from contracts.query import ContextType, TimeRange, TypedQuery
+from contracts.records import ModelRef
+from contracts.trace import Degradation, Event
+
+In = TypeVar("In", contravariant=True)
+Out = TypeVar("Out", covariant=True)
+
+
+class Stage(Protocol[In, Out]):
+    """A stage, in-process or behind a Serve handle; the chain can't tell which (design decision 1)."""
+
+    async def __call__(self, ctx: RequestContext, deadline: Deadline, request: In, /) -> Out:
+        """Answer before ``deadline``, or be cancelled.
+
+        Raises:
+            RequestError: The caller is at fault.
+            StageError: The stage could not do its part.
+        """
+        ...
+
+
+class PlannerHints(msgspec.Struct, frozen=True, gc=False):
+    """How the caller steers the planner; every part optional."""
+
+    intent: str | None = None
+    context_types: tuple[ContextType, ...] = ()
+    categories: tuple[str, ...] = ()
+    must_have_terms: tuple[str, ...] = ()
+    exclude_terms: tuple[str, ...] = ()
+
+
+class SessionArchive(msgspec.Struct, frozen=True, gc=False):
+    """What the session so far was about; every part optional.
+
+    Args:
+        topics: Key words of the session; they complete a query that is too short to stand by itself.
+        context_types: Types searched lately; they decide where the query's own words do not.
+    """
+
+    topics: tuple[str, ...] = ()
+    context_types: tuple[ContextType, ...] = ()
+
+
+class PlanRequest(msgspec.Struct, frozen=True, array_like=True):
+    """Input of the planner."""
+
+    query: str
+    top_k: int
+    categories: tuple[str, ...] = ()
+    target_uri: str | None = None
+    owner_space: str | None = None
+    time_range: TimeRange | None = None
+    session: SessionArchive | None = None
+    hints: PlannerHints | None = None
+    # Search all three context types whatever the words say: the chain's second round.
+    widen: bool = False
+
+
+class Plan(msgspec.Struct, frozen=True, array_like=True):
+    """Typed queries in priority memory > skill > resource; ``unsure`` is RET-4221."""
+
+    queries: tuple[TypedQuery, ...]
+    unsure: bool = False
+
+
+class QueryVectors(msgspec.Struct, frozen=True, array_like=True):
+    """Vectors as they travel: float32 bytes, row-major."""
+
+    model: ModelRef
+    rows: int
+    data: bytes
+    truncated: tuple[int, ...] = ()
+
+    @classmethod
+    def pack(cls, model: ModelRef, vectors: Vectors, truncated: tuple[int, ...] = ()) -> "QueryVectors":
+        """From an array of shape (rows, dimensions)."""
+        return cls(model, len(vectors), np.ascontiguousarray(vectors, dtype=np.float32).tobytes(), truncated)
+
+    def unpack(self) -> Vectors:
+        """To a read-only array of shape (rows, dimensions)."""
+        return np.frombuffer(self.data, dtype=np.float32).reshape(self.rows, -1)
+
+
+class EmbedRequest(msgspec.Struct, frozen=True, array_like=True):
+    """Input of the embedder."""
+
+    texts: tuple[str, ...]
+    role: TextRole = "query"
+
+
+class SeedRequest(msgspec.Struct, frozen=True, array_like=True):
+    """Input of the seed search.
+
+    Args:
+        queries: Typed queries.
+        vectors: One row a query, or ``None`` when the embedder is down: keyword recall only.
+        caller: The caller's own filter.
+        limit: Candidates from each recall.
+    """
+
+    queries: tuple[TypedQuery, ...]
+    vectors: QueryVectors | None
+    caller: Filter | None
+    limit: int
+
+
+class SeedResult(msgspec.Struct, array_like=True):
+    """Seeds, best first, and whether a deeper recall could find more.
+
+    ``absent_targets`` are target URIs in scope that hold nothing; their restriction was ignored (RET-4041).
+    """
+
+    hits: list[list[NodeHit]]
+    more: bool
+    absent_targets: tuple[str, ...] = ()
+    degraded: tuple[Degradation, ...] = ()
+
+
+class ExpandRequest(msgspec.Struct, frozen=True, array_like=True):
+    """Input of the expander: what the seed search got, and what it found."""
+
+    queries: tuple[TypedQuery, ...]
+    vectors: QueryVectors | None
+    caller: Filter | None
+    hits: list[list[NodeHit]]
+
+
+class ExpandResult(msgspec.Struct, array_like=True):
+    """Seeds and the nodes reached from them and from the roots, best first, with the hierarchy prior in the score."""
+
+    hits: list[list[NodeHit]]
+    depth: int = 0
+    nodes: int = 0
+    capped: bool = False
+
+
+class RecheckRequest(msgspec.Struct, frozen=True, array_like=True):
+    """Input of the rechecker."""
+
+    queries: tuple[TypedQuery, ...]
+    caller: Filter | None
+    hits: list[list[NodeHit]]
+
+
+class Drop(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """A candidate dropped by the rechecker, and why (C13)."""
+
+    uri: str
+    query: int
+    exclude_reason: str
+
+
+class RecheckResult(msgspec.Struct, array_like=True):
+    """Survivors in their order, scores untouched, and what was dropped."""
+
+    hits: list[list[NodeHit]]
+    drops: tuple[Drop, ...] = ()
+
+
+class RerankRequest(msgspec.Struct, frozen=True, array_like=True):
+    """Input of the reranker."""
+
+    queries: tuple[TypedQuery, ...]
+    hits: list[list[NodeHit]]
+
+
+class RerankResult(msgspec.Struct, array_like=True):
+    """The same hits in a new order; ``scored`` of ``total`` got a rerank score in time."""
+
+    hits: list[list[NodeHit]]
+    scored: int = 0
+    total: int = 0
+
+
+class AssembleRequest(msgspec.Struct, frozen=True, array_like=True):
+    """Input of the assembler. ``limit`` is the number of blocks wanted over all queries."""
+
+    queries: tuple[TypedQuery, ...]
+    hits: list[list[NodeHit]]
+    limit: int
+    threshold: float | None = None
+    gte: bool = False
+
+
+class NextActions(msgspec.Struct, frozen=True):
+    """URIs worth reading next (C6); nothing is read by the search itself."""
+
+    recommended_read_l1_uris: tuple[str, ...] = ()
+    recommended_read_l2_uris: tuple[str, ...] = ()
+
+
+class Assembly(msgspec.Struct, array_like=True):
+    """The answer's blocks, best first."""
+
+    blocks: tuple[RetrievedBlock, ...]
+    next_actions: NextActions
+    threshold_filtered: int = 0
+
+
+class ReadRequest(msgspec.Struct, frozen=True, array_like=True):
+    """Input of the reader. ``level`` is L1 or L2."""
+
+    uris: tuple[str, ...]
+    level: str = "L1"
+    expand_relations: bool = False
+    max_relations: int = 0
+
+
+class ReadResult(msgspec.Struct, array_like=True):
+    """Blocks in the order of the request; ``forbidden`` are those that may not be read or do not exist (C22)."""
+
+    blocks: tuple[RetrievedBlock, ...]
+    forbidden: tuple[str, ...] = ()
+    read_ms: int = 0
+    relations_ms: int = 0
+
+
+class Observer(Protocol):
+    """Told what the chain does, for metrics; never the query text."""
+
+    def stage(self, name: str, seconds: float, items_in: int, items_out: int) -> None:
+        """A stage answered."""
+        ...
+
+    def fallback(self, name: str, code: str) -> None:
+        """A stage's degradation answered in its place."""
+        ...
+
+
+class SearchOutcome(msgspec.Struct):
+    """All that the chain knows about an answer; the response shows part of it."""
+
+    queries: tuple[TypedQuery, ...]
+    seeds: tuple[SeedHit, ...]
+    blocks: tuple[RetrievedBlock, ...]
+    next_actions: NextActions
+    degraded: list[Degradation]
+    events: list[Event]
+    drops: tuple[Drop, ...] = ()
+    threshold_filtered: int = 0
+    retryable: bool = False
+    extra: dict[str, Any] = {}
