@@ -45,6 +45,7 @@ FIELDS: Mapping[str, FieldKind] = {
 CALLER_FIELDS = frozenset(FIELDS) - {"account_id", "status", "level", "expires_at"}
 MAX_DEPTH = 8
 MAX_CONDITIONS = 256
+MAX_VALUE = 1024
 
 Value = str | int | float
 
@@ -234,13 +235,13 @@ def _condition(operator: str, field: str, kind: FieldKind, value: Any, path: str
             return Contains(field, tuple(values))
         case "under", "uri", str():
             return Under(field, parse_uri(value, field=path))
-        case "range", "number", {**bounds} if bounds and bounds.keys() <= {"gte", "gt", "lte", "lt"}:
-            if all(_is_scalar(bound, "number") for bound in bounds.values()):
-                return Range(field, **{str(name): float(bound) for name, bound in bounds.items()})
+        case "range", "number", dict() if value and value.keys() <= {"gte", "gt", "lte", "lt"}:
+            if all(_is_scalar(bound, "number") for bound in value.values()):
+                return Range(field, **{name: float(bound) for name, bound in value.items()})
     raise InvalidFilter(f"{path} has a value of the wrong shape for a {kind} field.", field=path)
 
 
 def _is_scalar(value: object, kind: FieldKind) -> bool:
     if kind == "number":
         return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= 2**53
-    return isinstance(value, str) and 0 < len(value) <= 1024 and "\x00" not in value
+    return isinstance(value, str) and 0 < len(value) <= MAX_VALUE and "\x00" not in value

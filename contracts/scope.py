@@ -1,4 +1,4 @@
-"""The system filter, built here and nowhere else (C20): account AND allowed spaces AND visible, then AND the caller's."""
+"""The system filter, built here and nowhere else (C20): account AND spaces AND visible, then AND the caller's."""
 
 import time
 

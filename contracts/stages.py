@@ -4,7 +4,7 @@ A stage is a callable of (context, deadline, request). All typed queries of a re
 decision 2); lists named ``hits`` hold one list a typed query.
 """
 
-from typing import Any, Protocol, TypeVar
+from typing import Protocol, TypeVar
 
 import msgspec
 import numpy as np
@@ -12,20 +12,20 @@ import numpy as np
 from contracts.context import RequestContext
 from contracts.deadline import Deadline
 from contracts.filters import Filter
-from contracts.hits import NodeHit, RetrievedBlock, SeedHit
+from contracts.hits import NodeHit, RetrievedBlock
 from contracts.ports import TextRole, Vectors
 from contracts.query import ContextType, TimeRange, TypedQuery
 from contracts.records import ModelRef
-from contracts.trace import Degradation, Event
+from contracts.trace import Degradation
 
-In = TypeVar("In", contravariant=True)
-Out = TypeVar("Out", covariant=True)
+In_contra = TypeVar("In_contra", contravariant=True)
+Out_co = TypeVar("Out_co", covariant=True)
 
 
-class Stage(Protocol[In, Out]):
+class Stage(Protocol[In_contra, Out_co]):
     """A stage, in-process or behind a Serve handle; the chain can't tell which (design decision 1)."""
 
-    async def __call__(self, ctx: RequestContext, deadline: Deadline, request: In, /) -> Out:
+    async def __call__(self, ctx: RequestContext, deadline: Deadline, request: In_contra, /) -> Out_co:
         """Answer before ``deadline``, or be cancelled.
 
         Raises:
@@ -241,18 +241,3 @@ class Observer(Protocol):
     def fallback(self, name: str, code: str) -> None:
         """A stage's degradation answered in its place."""
         ...
-
-
-class SearchOutcome(msgspec.Struct):
-    """All that the chain knows about an answer; the response shows part of it."""
-
-    queries: tuple[TypedQuery, ...]
-    seeds: tuple[SeedHit, ...]
-    blocks: tuple[RetrievedBlock, ...]
-    next_actions: NextActions
-    degraded: list[Degradation]
-    events: list[Event]
-    drops: tuple[Drop, ...] = ()
-    threshold_filtered: int = 0
-    retryable: bool = False
-    extra: dict[str, Any] = {}

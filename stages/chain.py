@@ -1,0 +1,351 @@
+"""The chain: runs the stages in order under one deadline, and says what was missing (design decisions 1–3).
+
+Stages are callables; whether they are objects in this process or Serve handles, the chain can't tell. All typed queries
+of a request go through a stage in one call. When a stage fails or runs out of its share of time, its degradation answers:
+
+===========  ===================================================================================
+planner      three queries, the text as it is
+embedder     keyword recall only
+seed_search  empty hits and a retryable mark (RET-5001)
+expander     the seeds
+rechecker    unchecked for relevance; what the caller may not see is dropped all the same (RET-5002)
+reranker     the order before it
+assembler    blocks made straight from the hits (RET-5003)
+===========  ===================================================================================
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+from pydantic import BaseModel, ConfigDict, Field
+
+from contracts.context import RequestContext
+from contracts.deadline import Deadline
+from contracts.errors import AssemblyFailed, RecallFailed, RecheckFailed
+from contracts.filters import Filter, parse_filter
+from contracts.hits import NodeHit, SeedHit
+from contracts.query import CONTEXT_TYPES, TimeRange, TypedQuery
+from contracts.requests import SearchMemoryRequest
+from contracts.responses import SearchMemoryResponse
+from contracts.scope import check_target
+from contracts.stages import (
+    AssembleRequest,
+    Assembly,
+    EmbedRequest,
+    ExpandRequest,
+    ExpandResult,
+    NextActions,
+    Observer,
+    Plan,
+    PlannerHints,
+    PlanRequest,
+    QueryVectors,
+    RecheckRequest,
+    RecheckResult,
+    RerankRequest,
+    RerankResult,
+    SeedRequest,
+    SeedResult,
+    SessionArchive,
+    Stage,
+)
+from contracts.trace import PLANNER_UNSURE, TARGET_ABSENT
+from stages.assembler import best_by_uri, block, passes
+from stages.planner import three_queries
+from stages.run import Run, Silent, StageBudget
+
+# Budgets of C40 for the stages it names; the chain's total is the search_memory budget of 300 ms and what tails need.
+_BUDGETS = {
+    "planner": StageBudget(budget_ms=60, reserve_ms=2),
+    "embedder": StageBudget(budget_ms=250, reserve_ms=20),
+    "seed_search": StageBudget(budget_ms=400, reserve_ms=40),
+    "expander": StageBudget(budget_ms=300, reserve_ms=0),
+    "rechecker": StageBudget(budget_ms=150, reserve_ms=15),
+    "reranker": StageBudget(budget_ms=1200, reserve_ms=0),
+    "assembler": StageBudget(budget_ms=120, reserve_ms=10),
+}
+
+
+class ChainConfig(BaseModel):
+    """How long the chain takes and how often it looks."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    timeout_ms: int = Field(2000, ge=1, description="Whole search; a caller may ask for less, never for more.")
+    budgets: dict[str, StageBudget] = Field(
+        _BUDGETS, description="Per stage. Tight ones answer sooner and degrade oftener."
+    )
+    score_threshold: float | None = Field(
+        None, ge=0, le=1, description="Used when a request gives none; null keeps every hit."
+    )
+    limit: int = Field(100, ge=1, le=1000, description="Candidates from each recall in the first round.")
+    deeper: int = Field(4, ge=1, le=10, description="Factor on the limit of the second round; 1 never looks again.")
+    max_events: int = Field(200, ge=0, description="Events kept for a detailed trace; bounds the answer's size.")
+
+
+@dataclass(frozen=True)
+class Stages:
+    """The seven stages of the chain, as objects or as handles."""
+
+    planner: Stage[PlanRequest, Plan]
+    embedder: Stage[EmbedRequest, QueryVectors]
+    seed_search: Stage[SeedRequest, SeedResult]
+    expander: Stage[ExpandRequest, ExpandResult]
+    rechecker: Stage[RecheckRequest, RecheckResult]
+    reranker: Stage[RerankRequest, RerankResult]
+    assembler: Stage[AssembleRequest, Assembly]
+
+
+class Chain:
+    """``search_memory``: planner → embedder → seed search → expander → rechecker → reranker → assembler."""
+
+    def __init__(self, stages: Stages, config: ChainConfig, observer: Observer | None = None) -> None:
+        self._stages = stages
+        self._config = config
+        self._observer = observer or Silent()
+        self._budgets = {**_BUDGETS, **config.budgets}
+
+    async def search(self, ctx: RequestContext, request: SearchMemoryRequest) -> SearchMemoryResponse:
+        """Answer a search within the deadline; what is missing is named in ``degraded`` and ``trace.warnings`` (C30).
+
+        Raises:
+            RequestError: The caller is at fault: nothing was searched.
+        """
+        request.check()
+        target = check_target(ctx, request.target_uri) if request.target_uri else None
+        caller = parse_filter(request.filter) if request.filter is not None else None
+        timeout = min(request.timeout_ms or self._config.timeout_ms, self._config.timeout_ms)
+        detailed = request.include_debug and request.trace_level == "detailed"
+        run = Run(
+            ctx,
+            Deadline.after(timeout / 1000),
+            self._budgets,
+            self._observer,
+            self._config.max_events if detailed else 0,
+        )
+        search = _Search(self._stages, self._config, run, request, target, caller)
+        return await search.answer()
+
+
+class _Search:
+    """One search on its way through the stages."""
+
+    def __init__(
+        self,
+        stages: Stages,
+        config: ChainConfig,
+        run: Run,
+        request: SearchMemoryRequest,
+        target: str | None,
+        caller: Filter | None,
+    ) -> None:
+        self._stages = stages
+        self._config = config
+        self._run = run
+        self._request = request
+        self._caller = caller
+        self._plan_request = _plan_request(request, target)
+        self._vectors: QueryVectors | None = None
+        self._retryable = False
+
+    async def answer(self) -> SearchMemoryResponse:
+        plan = await self._plan()
+        self._vectors = await self._embed(plan)
+        seeds, hits = await self._candidates(plan, self._config.limit)
+        if self._too_few(hits) and not self._retryable:
+            plan, seeds, hits = await self._second_round(plan, seeds, hits)
+        hits = await self._rerank(plan, hits)
+        assembly = await self._assemble(plan, hits)
+        return SearchMemoryResponse(
+            request_id=self._run.ctx.request_id,
+            typed_queries=plan.queries,
+            seed_hits=_seed_hits(seeds.hits, self._request.top_k),
+            hits=assembly.blocks,
+            next_actions=assembly.next_actions,
+            trace=self._run.finish(),
+            thinking_trace=self._run.thinking(),
+            degraded=tuple(self._run.degraded),
+            retryable=self._retryable,
+        )
+
+    async def _plan(self) -> Plan:
+        request = self._plan_request
+        plan = await self._run.stage(
+            "planner", self._stages.planner, request, lambda: three_queries(self._run.ctx, request)
+        )
+        if plan.unsure:
+            self._run.warn(PLANNER_UNSURE)
+        for query in plan.queries:
+            self._run.event("planner", "planned", context_type=query.context_type, categories=list(query.categories))
+        return plan
+
+    async def _embed(self, plan: Plan) -> QueryVectors | None:
+        request = EmbedRequest(tuple(query.text for query in plan.queries))
+        embedder: Stage[EmbedRequest, QueryVectors | None] = self._stages.embedder
+        vectors = await self._run.stage("embedder", embedder, request, _nothing, count=_rows)
+        if vectors and vectors.truncated:
+            self._run.warn("embedder: the query is longer than the model reads; its end counts for keywords only.")
+        return vectors
+
+    async def _candidates(self, plan: Plan, limit: int) -> tuple[SeedResult, list[list[NodeHit]]]:
+        """One round: recall, expand, recheck."""
+        queries, vectors = plan.queries, self._vectors
+        seeds = await self._run.stage(
+            "seed_search",
+            self._stages.seed_search,
+            SeedRequest(queries, vectors, self._caller, limit),
+            lambda: self._no_seeds(queries),
+            failed=RecallFailed,
+            count=_hits,
+        )
+        for part in seeds.degraded:
+            self._run.degrade(part.stage, part.reason, part.elapsed_ms / 1000)
+        if seeds.absent_targets:
+            self._run.warn(TARGET_ABSENT)
+            queries = tuple(msgspec.structs.replace(query, target_uri=None) for query in queries)
+        for query, found in zip(queries, seeds.hits, strict=True):
+            self._run.event("seed_search", "recalled", context_type=query.context_type, hits=len(found))
+        expanded = await self._run.stage(
+            "expander",
+            self._stages.expander,
+            ExpandRequest(queries, vectors, self._caller, seeds.hits),
+            lambda: ExpandResult(seeds.hits),
+            count=_hits,
+        )
+        self._run.event("expander", "expanded", depth=expanded.depth, nodes=expanded.nodes, capped=expanded.capped)
+        checked = await self._run.stage(
+            "rechecker",
+            self._stages.rechecker,
+            RecheckRequest(queries, self._caller, expanded.hits),
+            lambda: RecheckResult(self._permitted(expanded.hits)),
+            failed=RecheckFailed,
+            count=_hits,
+        )
+        for drop in checked.drops:
+            self._run.event("rechecker", "dropped", uri=drop.uri, exclude_reason=drop.exclude_reason)
+        return seeds, checked.hits
+
+    async def _second_round(
+        self, plan: Plan, seeds: SeedResult, hits: list[list[NodeHit]]
+    ) -> tuple[Plan, SeedResult, list[list[NodeHit]]]:
+        """Look again, deeper and over all context types, when fewer hits are left than were asked for (decision 6).
+
+        Nothing is gained, and nothing done, where the first round saw all there is.
+        """
+        pinned = self._plan_request.hints is not None and bool(self._plan_request.hints.context_types)
+        widen = len(plan.queries) < len(CONTEXT_TYPES) and not pinned
+        deepen = seeds.more and self._config.deeper > 1
+        if not widen and not deepen:
+            return plan, seeds, hits
+        if widen:
+            request = msgspec.structs.replace(self._plan_request, widen=True)
+            plan = await self._run.stage(
+                "planner", self._stages.planner, request, lambda: three_queries(self._run.ctx, request)
+            )
+            if self._vectors is not None:
+                # All typed queries of a request have the same text.
+                self._vectors = msgspec.structs.replace(
+                    self._vectors,
+                    rows=len(plan.queries),
+                    data=self._vectors.unpack()[:1].tobytes() * len(plan.queries),
+                )
+            self._run.warn("planner: too few hits in the planned context types; searched all of them.")
+        limit = self._config.limit * self._config.deeper if deepen else self._config.limit
+        seeds, hits = await self._candidates(plan, min(limit, 1000))
+        return plan, seeds, hits
+
+    async def _rerank(self, plan: Plan, hits: list[list[NodeHit]]) -> list[list[NodeHit]]:
+        result = await self._run.stage(
+            "reranker",
+            self._stages.reranker,
+            RerankRequest(plan.queries, hits),
+            lambda: RerankResult(hits),
+            count=_hits,
+        )
+        if 0 < result.scored < result.total:
+            self._run.degrade("reranker", f"RET-5041: scored {result.scored} of {result.total} candidates in time")
+        self._run.event("reranker", "reranked", scored=result.scored, total=result.total)
+        return result.hits
+
+    async def _assemble(self, plan: Plan, hits: list[list[NodeHit]]) -> Assembly:
+        given = self._request.score_threshold
+        request = AssembleRequest(
+            queries=plan.queries,
+            hits=hits,
+            limit=self._request.top_k,
+            threshold=self._config.score_threshold if given is None else given,
+            gte=self._request.score_gte,
+        )
+        assembly = await self._run.stage(
+            "assembler",
+            self._stages.assembler,
+            request,
+            lambda: _raw_assembly(request),
+            failed=AssemblyFailed,
+            count=_hits,
+        )
+        self._run.event(
+            "assembler", "assembled", hits=len(assembly.blocks), threshold_filtered=assembly.threshold_filtered
+        )
+        return assembly
+
+    def _too_few(self, hits: list[list[NodeHit]]) -> bool:
+        return len({hit.uri for found in hits for hit in found}) < self._request.top_k
+
+    def _no_seeds(self, queries: tuple[TypedQuery, ...]) -> SeedResult:
+        self._retryable = True
+        return SeedResult([[] for _ in queries], more=False)
+
+    def _permitted(self, hits: list[list[NodeHit]]) -> list[list[NodeHit]]:
+        return [[hit for hit in found if self._run.ctx.may_see(hit.owner_space)] for found in hits]
+
+
+def _plan_request(request: SearchMemoryRequest, target: str | None) -> PlanRequest:
+    times, session, hints = request.time_range, request.session_archive, request.planner_hints
+    return PlanRequest(
+        query=request.query,
+        top_k=request.top_k,
+        categories=tuple(request.categories),
+        target_uri=target,
+        owner_space=request.owner_space,
+        time_range=TimeRange(times.start, times.end) if times else None,
+        session=SessionArchive(tuple(session.topics), tuple(session.context_types)) if session else None,
+        hints=PlannerHints(
+            intent=hints.intent,
+            context_types=tuple(hints.context_types),
+            categories=tuple(hints.categories),
+            must_have_terms=tuple(hints.must_have_terms),
+            exclude_terms=tuple(hints.exclude_terms),
+        )
+        if hints
+        else None,
+    )
+
+
+def _raw_assembly(request: AssembleRequest) -> Assembly:
+    unique = best_by_uri(hit for hits in request.hits for hit in hits)
+    passed = [hit for hit in unique if passes(hit.score, request.threshold, gte=request.gte)]
+    return Assembly(tuple(map(block, passed[: request.limit])), NextActions(), len(unique) - len(passed))
+
+
+def _seed_hits(hits: list[list[NodeHit]], top_k: int) -> tuple[SeedHit, ...]:
+    """The best seeds, as many as the answer has hits: enough to see what the first round was about."""
+    return tuple(hit.seed() for hit in best_by_uri(hit for found in hits for hit in found)[:top_k])
+
+
+def _nothing() -> None:
+    return None
+
+
+def _rows(part: Any) -> int:
+    return part.rows if isinstance(part, QueryVectors) else len(part.texts)
+
+
+def _hits(part: Any) -> int:
+    """Candidates in a stage's input or output."""
+    if isinstance(part, Assembly):
+        return len(part.blocks)
+    if isinstance(part, SeedRequest):
+        return len(part.queries)
+    return sum(map(len, part.hits))

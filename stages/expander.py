@@ -1,0 +1,170 @@
+"""Hierarchical expander: from the roots and the seeds down the tree, with the parents' relevance as a soft prior (C12).
+
+A child is scored from its index entry alone: its own relevance, and through ``hierarchy`` the lexical relevance of the
+nodes above it. The prior lifts, it never cuts: pruning to the best few parents loses on real dialogues.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+
+import msgspec
+from pydantic import BaseModel, ConfigDict, Field
+
+from contracts.context import RequestContext
+from contracts.deadline import Deadline
+from contracts.filters import Eq, Filter, In, Or, all_of
+from contracts.hits import NodeHit
+from contracts.ports import Recalled, RecallQuery, SearchIndex, Vectors
+from contracts.query import TypedQuery
+from contracts.scope import search_filter
+from contracts.stages import ExpandRequest, ExpandResult
+from contracts.uri import parent_of
+from stages.scoring import ScoringConfig, node_hit, rank_key, with_hierarchy
+
+
+class ExpanderConfig(BaseModel):
+    """How far the expansion goes."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    max_depth: int = Field(2, ge=0, le=8, description="Levels walked down; each costs one index call (C12: 2).")
+    frontier: int = Field(10, ge=1, le=100, description="Nodes expanded a level and typed query, the most relevant.")
+    children: int = Field(50, ge=1, le=1000, description="Best children taken a level and typed query.")
+    max_nodes: int = Field(400, ge=1, le=10_000, description="Nodes a typed query may hold; beyond, the worst go.")
+    reserve_ms: int = Field(10, ge=0, description="Stops going deeper when less than this is left of the budget.")
+
+
+class Expander:
+    """The expander stage."""
+
+    def __init__(self, index: SearchIndex, config: ExpanderConfig, scoring: ScoringConfig) -> None:
+        self._index = index
+        self._config = config
+        self._scoring = scoring
+
+    async def __call__(self, ctx: RequestContext, deadline: Deadline, request: ExpandRequest) -> ExpandResult:
+        """Expand all typed queries together: one index call a level, for all their frontiers and all their parents.
+
+        Returns:
+            Seeds and reached nodes, best first, within the caps on depth, nodes and time.
+        """
+        rows = request.vectors.unpack() if request.vectors else [None] * len(request.queries)
+        trees = [
+            _Tree(ctx, query, position, row, request.caller, hits, self._config, self._scoring)
+            for position, (query, row, hits) in enumerate(zip(request.queries, rows, request.hits, strict=True))
+            if hits
+        ]
+        depth = 0
+        while depth < self._config.max_depth and self._has_time(depth, deadline) and await self._step(trees):
+            depth += 1
+        hits: list[list[NodeHit]] = [[] for _ in request.queries]
+        for tree in trees:
+            hits[tree.position] = tree.ranked()
+        nodes = sum(map(len, hits)) - sum(len(h) for h in request.hits)
+        return ExpandResult(hits, depth, max(0, nodes), capped=any(tree.capped for tree in trees))
+
+    def _has_time(self, depth: int, deadline: Deadline) -> bool:
+        return depth == 0 or deadline.left() * 1000 >= self._config.reserve_ms
+
+    async def _step(self, trees: Sequence["_Tree"]) -> bool:
+        asked = [(tree, query, kind) for tree in trees for kind, query in tree.questions()]
+        if not asked:
+            return False
+        answers = await self._index.recall([query for _, query, _ in asked])
+        for (tree, _, kind), answer in zip(asked, answers, strict=True):
+            tree.take(kind, answer)
+        return True
+
+
+class _Tree:
+    """What is known of the tree around the seeds of one typed query."""
+
+    def __init__(
+        self,
+        ctx: RequestContext,
+        query: TypedQuery,
+        position: int,
+        vector: Vectors | None,
+        caller: Filter | None,
+        seeds: Sequence[NodeHit],
+        config: ExpanderConfig,
+        scoring: ScoringConfig,
+    ) -> None:
+        self.position = position
+        self.capped = False
+        self._query = query
+        self._vector = vector
+        self._scope = search_filter(ctx, query, caller)
+        # Parents are looked at within the caller's visible scope, but outside the query's own narrowing.
+        self._above = search_filter(ctx, msgspec.structs.replace(query, target_uri=None))
+        self._config = config
+        self._scoring = scoring
+        self._nodes: dict[str, NodeHit] = {hit.uri: hit for hit in seeds}
+        self._text: dict[str, float] = {hit.uri: hit.scores.keyword for hit in seeds}
+        self._expanded: set[str] = set()
+        self._first = True
+
+    def questions(self) -> Iterable[tuple[str, RecallQuery]]:
+        """The children of this level's frontier, and the parents whose relevance is not yet known."""
+        frontier = self._frontier()
+        conditions: list[Filter] = [In("parent_uri", tuple(frontier))] if frontier else []
+        if self._first:
+            root = self._query.target_uri
+            conditions.append(Eq("parent_uri", root) if root else Eq("depth", 1))
+        self._first = False
+        self._expanded.update(frontier)
+        if conditions:
+            condition = all_of(self._scope, Or(tuple(conditions)))
+            yield "children", RecallQuery(self._query.text, self._vector, condition, self._config.children)
+        unknown = sorted(self._unknown_parents())
+        if unknown:
+            condition = all_of(self._above, In("uri", tuple(unknown)))
+            yield "parents", RecallQuery(self._query.text, None, condition, len(unknown))
+            self._text.update(dict.fromkeys(unknown, 0.0))
+
+    def take(self, kind: str, answer: Recalled) -> None:
+        """Note what the index said."""
+        if kind == "parents":
+            self._text.update({hit.uri: hit.keyword for hit in answer.hits})
+            return
+        for hit in answer.hits:
+            self._text[hit.uri] = hit.keyword
+            if hit.uri not in self._nodes:
+                self._nodes[hit.uri] = node_hit(
+                    hit, self._query, self.position, self._scoring, answer.failed, f"expanded:{hit.parent_uri}"
+                )
+
+    def ranked(self) -> list[NodeHit]:
+        """All nodes with their parents' relevance in the score, best first, within the cap."""
+        weights = self._scoring.weights
+        hits = sorted(
+            (with_hierarchy(hit, self._hierarchy(hit.parent_uri), weights) for hit in self._nodes.values()),
+            key=rank_key,
+        )
+        self.capped = len(hits) > self._config.max_nodes
+        return hits[: self._config.max_nodes]
+
+    def _frontier(self) -> list[str]:
+        open_nodes = [hit for hit in self._nodes.values() if hit.has_children and hit.uri not in self._expanded]
+        return [hit.uri for hit in sorted(open_nodes, key=rank_key)[: self._config.frontier]]
+
+    def _unknown_parents(self) -> set[str]:
+        above: set[str] = set()
+        for hit in self._nodes.values():
+            above.update(_ancestors(hit.parent_uri, self._config.max_depth))
+        return above - self._text.keys()
+
+    def _hierarchy(self, parent: str) -> float:
+        return _prior(parent, self._text, self._scoring.depth_decay, self._config.max_depth)
+
+
+def _ancestors(parent: str, levels: int) -> Iterable[str]:
+    while parent and levels:
+        yield parent
+        parent, levels = parent_of(parent), levels - 1
+
+
+def _prior(parent: str, text: Mapping[str, float], decay: float, levels: int) -> float:
+    """The strongest lexical relevance among the ancestors, each level further up weighing ``decay`` less."""
+    return max(
+        (text.get(uri, 0.0) * decay**distance for distance, uri in enumerate(_ancestors(parent, levels))), default=0.0
+    )

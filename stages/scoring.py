@@ -1,0 +1,124 @@
+"""How a candidate is scored: relevance on absolute scales, then the weighted sum of C15.
+
+Relevance of a hybrid hit is ``(keyword + beta * vector) / (1 + beta)``: lexical coverage (BM25 over the sum of the
+query's idf) plus the cosine, both in 0..1 whatever the query, so that a query whose words are not in the index leans on
+meaning by itself. Reciprocal ranks lose to BM25 alone where one recall is much better than the other.
+"""
+
+from collections.abc import Iterable
+from typing import Self
+
+import msgspec
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from contracts.hits import NodeHit, ScoreBreakdown
+from contracts.ports import RecallHit
+from contracts.query import TypedQuery
+from contracts.uri import is_under
+
+
+class Weights(BaseModel):
+    """Weights of C15; they must sum to 1."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    vector: float = Field(0.65, ge=0, le=1, description="Relevance of the node itself.")
+    hierarchy: float = Field(0.20, ge=0, le=1, description="Relevance of its parents: lifts whole subtrees.")
+    category: float = Field(0.10, ge=0, le=1, description="Being of a category the query asks for.")
+    target: float = Field(0.05, ge=0, le=1, description="Lying under the target URI.")
+
+    @model_validator(mode="after")
+    def _sum_to_one(self) -> Self:
+        total = self.vector + self.hierarchy + self.category + self.target
+        if abs(total - 1) > 1e-6:  # noqa: PLR2004 -- rounding of decimal weights
+            raise ValueError(f"the weights add up to {total:g}, not to 1")
+        return self
+
+
+class ScoringConfig(BaseModel):
+    """How scores are made."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    beta: float = Field(0.7, ge=0, le=10, description="Weight of meaning against words; higher suits good embedders.")
+    weights: Weights = Weights()
+    depth_decay: float = Field(0.5, ge=0, le=1, description="How much of a grandparent's relevance reaches a node.")
+
+
+def relevance(keyword: float | None, vector: float | None, beta: float) -> float:
+    """Relevance in 0..1.
+
+    Args:
+        keyword: Lexical coverage in 0..1, or ``None`` when keyword recall failed.
+        vector: Cosine in 0..1, or ``None`` when vector recall failed; the other then stands alone, on its own scale.
+        beta: Weight of the vector score.
+    """
+    if vector is None:
+        return keyword or 0.0
+    if keyword is None:
+        return vector
+    return (keyword + beta * vector) / (1 + beta)
+
+
+def final_score(scores: ScoreBreakdown, weights: Weights) -> float:
+    """0.65 vector + 0.20 hierarchy + 0.10 category + 0.05 target_uri by default (C15, seed 1 §6)."""
+    return (
+        weights.vector * scores.relevance
+        + weights.hierarchy * scores.hierarchy
+        + weights.category * scores.category
+        + weights.target * scores.target
+    )
+
+
+def node_hit(
+    hit: RecallHit, query: TypedQuery, position: int, config: ScoringConfig, failed: Iterable[str], reason: str = ""
+) -> NodeHit:
+    """A recalled record as a scored candidate, its parents not yet looked at.
+
+    Args:
+        hit: The record.
+        query: The typed query that found it.
+        position: The position of that query in its request.
+        config: Scales and weights.
+        failed: Recalls whose score can't be had (``dense``, ``keyword``).
+        reason: How it was reached; by default which recall found it.
+    """
+    failed = tuple(failed)
+    scores = ScoreBreakdown(
+        vector=hit.vector,
+        keyword=hit.keyword,
+        relevance=relevance(
+            None if "keyword" in failed else hit.keyword, None if "dense" in failed else hit.vector, config.beta
+        ),
+        category=float(hit.category in query.categories),
+        target=float(query.target_uri is not None and is_under(hit.uri, query.target_uri)),
+    )
+    return NodeHit(
+        uri=hit.uri,
+        parent_uri=hit.parent_uri,
+        name=hit.name,
+        kind=hit.kind,
+        category=hit.category,
+        owner_space=hit.owner_space,
+        context_type=hit.context_type,
+        depth=hit.depth,
+        abstract=hit.abstract,
+        has_overview=hit.has_overview,
+        has_content=hit.has_content,
+        has_children=hit.has_children,
+        score=final_score(scores, config.weights),
+        scores=scores,
+        match_reason=reason or f"recalled:{hit.found_by}",
+        query=position,
+    )
+
+
+def with_hierarchy(hit: NodeHit, hierarchy: float, weights: Weights) -> NodeHit:
+    """The same candidate with its parents' relevance in the score."""
+    scores = msgspec.structs.replace(hit.scores, hierarchy=hierarchy)
+    return msgspec.structs.replace(hit, scores=scores, score=final_score(scores, weights))
+
+
+def rank_key(hit: NodeHit) -> tuple[bool, float, bool, int, str]:
+    """Sort key, best first: reranked before not, score, ``has_overview`` on ties (C15), then query and URI."""
+    return (hit.scores.rerank is None, -hit.score, not hit.has_overview, hit.query, hit.uri)
