@@ -1,7 +1,7 @@
 """The chain: runs the stages in order under one deadline, and says what was missing (design decisions 1–3).
 
 Stages are callables; whether they are objects in this process or Serve handles, the chain can't tell. All typed queries
-of a request go through a stage in one call. When a stage fails or runs out of its share of time, its degradation answers:
+of a request go through a stage in one call. When a stage fails or its share of time runs out, its degradation answers:
 
 ===========  ===================================================================================
 planner      three queries, the text as it is

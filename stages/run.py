@@ -109,7 +109,7 @@ class Run:
         except StageError as error:
             reason = f"{error.code if type(error) is not StageFailed else failed.code}: {error.message}"
         except Exception as error:
-            # Whatever a stage does wrong costs its part of the answer, never the answer; its type alone is safe to tell.
+            # Whatever goes wrong costs a part of the answer, never the answer; the error's type is safe to tell.
             reason = f"{failed.code}: {type(error).__name__}"
         else:
             elapsed = self._note_time(name, started)

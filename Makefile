@@ -1,0 +1,53 @@
+# The commands of a checkout; everything is installed into .venv and nothing outside the folder is touched.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+UV := $(BIN)/uv
+LOCK := $(UV) pip compile -q --universal --python-version 3.11 --generate-hashes --no-emit-index-url \
+	--custom-compile-command "make lock"
+
+.PHONY: setup setup-all demo test lint format lock clean
+
+setup: $(VENV)/.run  ## install what running needs
+
+setup-all: $(VENV)/.all  ## install what tests need too, torch among it
+
+demo: setup  ## start the graph, index the Python standard library, search it
+	$(BIN)/strata demo
+
+test: setup-all  ## all tests: unit, contract, integration on a real Ray cluster
+	$(BIN)/python -m pytest
+
+lint: setup-all  ## style, types, layers
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+format: setup-all
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+lock: $(VENV)/.bootstrap  ## recompile the locks from pyproject.toml
+	$(LOCK) requirements/bootstrap.in -o requirements/bootstrap.lock
+	$(LOCK) pyproject.toml -o requirements/run.lock
+	$(LOCK) pyproject.toml --extra torch --extra eval --extra dev -o requirements/all.lock
+
+clean:  ## stop the service and remove everything made here
+	-test ! -x $(BIN)/strata || $(BIN)/strata down
+	rm -rf $(VENV) .strata build *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+
+$(VENV)/.bootstrap: requirements/bootstrap.lock
+	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Strata needs Python 3.11 or newer; set PYTHON=")'
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install -q --disable-pip-version-check --require-hashes -r $<
+	touch $@
+
+$(VENV)/.run: requirements/run.lock pyproject.toml $(VENV)/.bootstrap
+	$(UV) pip install -q --python $(BIN)/python --require-hashes -r $<
+	$(UV) pip install -q --python $(BIN)/python --no-deps --no-build-isolation -e .
+	touch $@
+
+$(VENV)/.all: requirements/all.lock $(VENV)/.run
+	$(UV) pip install -q --python $(BIN)/python --require-hashes -r $<
+	touch $@
