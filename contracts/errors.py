@@ -10,6 +10,8 @@
     │   ├── InvalidFilter       RET-4004  400
     │   ├── InvalidUri          RET-4005  400
     │   ├── InvalidInput        RET-4006  400   an ingest file or record
+    │   ├── BodyTooLarge        RET-4130  413
+    │   ├── InvalidBody         RET-4220  422   a request body of the wrong shape
     │   ├── Unauthenticated     RET-4011  401
     │   ├── TargetForbidden     RET-4031  403
     │   ├── ReadForbidden       RET-4032  403
@@ -105,6 +107,20 @@ class InvalidInput(RequestError):
     """A file or record to ingest can't be understood."""
 
     code = "RET-4006"
+
+
+class BodyTooLarge(RequestError):
+    """The request body is longer than the server takes."""
+
+    code = "RET-4130"
+    http_status = 413
+
+
+class InvalidBody(RequestError):
+    """The request body is no JSON, or a field of it is unknown, missing or of the wrong type; nothing was searched."""
+
+    code = "RET-4220"
+    http_status = 422
 
 
 class Unauthenticated(RequestError):

@@ -21,8 +21,8 @@ class Strict(BaseModel):
 class TimeRangeBody(Strict):
     """Bounds on ``updated_at``."""
 
-    start: int | None = Field(None, description="Milliseconds since the epoch, inclusive.")
-    end: int | None = Field(None, description="Milliseconds since the epoch, inclusive.")
+    start: int | None = Field(None, ge=0, le=2**53, description="Milliseconds since the epoch, inclusive.")
+    end: int | None = Field(None, ge=0, le=2**53, description="Milliseconds since the epoch, inclusive.")
 
 
 class PlannerHintsBody(Strict):

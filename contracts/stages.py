@@ -94,7 +94,7 @@ class QueryVectors(msgspec.Struct, frozen=True, array_like=True):
 
     def unpack(self) -> Vectors:
         """To a read-only array of shape (rows, dimensions)."""
-        return np.frombuffer(self.data, dtype=np.float32).reshape(self.rows, -1)
+        return np.frombuffer(self.data, dtype=np.float32).reshape(self.rows, self.model.dimensions)
 
 
 class EmbedRequest(msgspec.Struct, frozen=True, array_like=True):

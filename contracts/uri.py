@@ -64,6 +64,11 @@ def parent_of(uri: str) -> str:
     return head if len(head) > len(SCHEME) else ""
 
 
+def depth_of(uri: str) -> int:
+    """Segments of a canonical URI below its space: 0 for a space root, 1 for what lies directly in it."""
+    return uri.count("/") - SCHEME.count("/")
+
+
 def is_under(uri: str, root: str) -> bool:
     """Whether ``uri`` is ``root`` or lies in its subtree."""
     return uri == root or uri.startswith(root + "/")

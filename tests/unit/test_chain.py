@@ -226,12 +226,12 @@ async def test_a_callers_timeout_only_shortens_the_servers() -> None:
         seen.append(deadline.left())
         return await fake_embedder(ctx, deadline, request)
 
-    config = ChainConfig(timeout_ms=100, budgets={"embedder": StageBudget(budget_ms=60_000, reserve_ms=0)})
-    for asked in (None, 60, 60_000):
+    config = ChainConfig(timeout_ms=1000, budgets={"embedder": StageBudget(budget_ms=60_000, reserve_ms=0)})
+    for asked in (None, 600, 60_000):
         await search(embedder=looks, timeout_ms=asked, config=config)
-    assert seen[0] <= 0.1
-    assert seen[1] <= 0.06
-    assert seen[2] <= 0.1
+    assert 0.6 < seen[0] <= 1
+    assert seen[1] <= 0.6
+    assert 0.6 < seen[2] <= 1
 
 
 async def test_an_unsure_plan_is_reported_as_ret_4221() -> None:
