@@ -11,14 +11,17 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from contracts.context import RequestContext
 from contracts.deadline import Deadline
-from contracts.filters import Eq, Filter, In, Or, all_of
+from contracts.filters import Eq, Filter, In, Or, Range, all_of
 from contracts.hits import NodeHit
 from contracts.ports import Recalled, RecallQuery, SearchIndex, Vectors
 from contracts.query import TypedQuery
 from contracts.scope import search_filter
 from contracts.stages import ExpandRequest, ExpandResult
-from contracts.uri import parent_of
+from contracts.uri import depth_of, parent_of
 from stages.scoring import ScoringConfig, node_hit, rank_key, with_hierarchy
+
+# Depth of the nodes right below a root node: `strata://space/root/child` (contracts.uri.depth_of).
+_BELOW_ROOTS = 2
 
 
 class ExpanderConfig(BaseModel):
@@ -108,8 +111,7 @@ class _Tree:
         frontier = self._frontier()
         conditions: list[Filter] = [In("parent_uri", tuple(frontier))] if frontier else []
         if self._first:
-            root = self._query.target_uri
-            conditions.append(Eq("parent_uri", root) if root else Eq("depth", 1))
+            conditions.extend(self._from_roots())
         self._first = False
         self._expanded.update(frontier)
         if conditions:
@@ -120,6 +122,16 @@ class _Tree:
             condition = all_of(self._above, In("uri", tuple(unknown)))
             yield "parents", RecallQuery(self._query.text, None, condition, len(unknown))
             self._text.update(dict.fromkeys(unknown, 0.0))
+
+    def _from_roots(self) -> Iterable[Filter]:
+        """The roots of the walk with their children: below the target, or of the whole scope.
+
+        Where no seed lies deeper than they do, the seed search has seen them all, and they are not asked for again.
+        """
+        root = self._query.target_uri
+        floor = depth_of(root) + 1 if root else _BELOW_ROOTS
+        if any(hit.depth > floor for hit in self._nodes.values()):
+            yield Eq("parent_uri", root) if root else Range("depth", lte=floor)
 
     def take(self, kind: str, answer: Recalled) -> None:
         """Note what the index said."""

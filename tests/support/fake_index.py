@@ -9,7 +9,7 @@ from contracts.filters import matches
 from contracts.hits import Level, Relation
 from contracts.ports import NodeMeta, Recalled, RecallHit, RecallQuery
 from contracts.records import ModelRef
-from contracts.uri import parent_of, space_of
+from contracts.uri import depth_of, parent_of, space_of
 
 FAKE_MODEL = ModelRef("fake", "1", 2)
 
@@ -27,7 +27,7 @@ def record(uri: str, abstract: str = "", **fields: Any) -> dict[str, Any]:
         "context_type": "resource",
         "status": "active",
         "level": 0,
-        "depth": uri.removeprefix("strata://").count("/") - 1,
+        "depth": depth_of(uri),
         "abstract": abstract,
         "has_overview": True,
         "has_content": True,

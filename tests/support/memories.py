@@ -14,13 +14,27 @@ _Row = tuple[str, ContextType, str, str, str, str]
 SHARED: tuple[_Row, ...] = (
     ("guide", "resource", "document", "Operations guide of the search service", "Chapters on setup and care.", ""),
     ("guide/install", "resource", "section", "How to install the service", "Packages and first start.", "pip install"),
-    ("guide/backup", "resource", "section", "Backup and restore of the index", "Stop writers, copy, start.", "rsync -a"),
+    (
+        "guide/backup",
+        "resource",
+        "section",
+        "Backup and restore of the index",
+        "Stop writers, copy, start.",
+        "rsync -a",
+    ),
     ("guide/upgrade", "resource", "section", "Upgrade to a new version", "Read the notes first.", "make upgrade"),
     ("手册", "resource", "document", "检索服务运维手册", "安装、备份与升级。", ""),
     ("手册/安装", "resource", "section", "安装检索服务的资料", "需要的软件包。", "执行安装命令"),
     ("手册/备份", "resource", "section", "索引备份与恢复规范", "先停写入再复制。", "备份脚本"),
     ("python", "skill", "procedure", "Running programs from Python", "The subprocess module.", ""),
-    ("python/run", "skill", "command", "Run a command and wait for it, with a timeout", "run(args, timeout)", "def run(): ..."),
+    (
+        "python/run",
+        "skill",
+        "command",
+        "Run a command and wait for it, with a timeout",
+        "run(args, timeout)",
+        "def run(): ...",
+    ),
     ("python/popen", "skill", "command", "Start a command without waiting", "Popen(args)", "class Popen: ..."),
     ("python/kill", "skill", "command", "Stop a child process", "kill()", "API_TOKEN = 'sk-abcdefghijklmnopqrstuvwx'"),
     ("流程", "skill", "procedure", "发布流程", "从评审到上线。", ""),
@@ -28,7 +42,14 @@ SHARED: tuple[_Row, ...] = (
     ("流程/上线", "skill", "procedure", "上线部署的步骤和命令", "灰度发布。", "kubectl rollout"),
 )
 ALICE: tuple[_Row, ...] = (
-    ("profile", "memory", "profile", "Background of Alice: backend engineer in Shanghai", "Career so far.", "Born 1990."),
+    (
+        "profile",
+        "memory",
+        "profile",
+        "Background of Alice: backend engineer in Shanghai",
+        "Career so far.",
+        "Born 1990.",
+    ),
     ("profile/food", "memory", "preference", "Alice prefers spicy noodles", "Food preferences.", "No peanuts."),
     ("profile/coffee", "memory", "preference", "Alice 的偏好：喜欢手冲咖啡", "咖啡偏好。", "不加糖。"),
     ("profile/trip", "memory", "event", "Alice remembers a trip to Kyoto", "Spring trip.", "Temples and gardens."),
@@ -77,7 +98,9 @@ def _node(space: str, row: _Row, rows: tuple[_Row, ...]) -> Node:
     own = uri(space, path)
     parent = parent_of(own) if "/" in path else ""
     children = tuple(Relation(uri(space, other[0]), "child", 0.5) for other in rows if other[0].startswith(f"{path}/"))
-    private = (Relation(uri("user:bob", "profile"), "mentions", 0.9),) if path == "profile" and space != "user:bob" else ()
+    private = (
+        (Relation(uri("user:bob", "profile"), "mentions", 0.9),) if path == "profile" and space != "user:bob" else ()
+    )
     return Node(
         uri=own,
         parent_uri=parent,

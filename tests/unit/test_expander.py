@@ -12,6 +12,7 @@ from stages.expander import Expander, ExpanderConfig
 from stages.scoring import ScoringConfig
 from stages.seed_search import SeedSearch, SeedSearchConfig
 from tests.support.fake_index import FAKE_MODEL, FakeIndex, record
+from tests.support.hits import node_hit
 
 CTX = RequestContext("acme", "user", "user:ann")
 VECTOR = QueryVectors.pack(FAKE_MODEL, np.array([[1.0, 0.0]], dtype=np.float32))
@@ -51,6 +52,19 @@ async def test_children_of_seeds_and_of_roots_are_reached_in_two_levels_with_one
     assert f"{ROOT}/ops/deep/er/est" not in reached
     assert result.depth == len(index.recalls) == 2
     assert index.reads == []
+
+
+async def test_children_of_roots_are_reached_though_neither_is_a_seed() -> None:
+    index = FakeIndex(TREE)
+    leaf = node_hit(f"{ROOT}/ops/rollback", depth=3)
+    reached = {hit.uri for hit in (await expand(index, [[leaf]], max_depth=1)).hits[0]}
+    assert {ROOT, f"{ROOT}/misc", f"{ROOT}/ops"} <= reached
+
+
+async def test_a_flat_collection_is_not_searched_a_second_time() -> None:
+    index = FakeIndex([record(f"{ROOT}/{n}", "deploy service") for n in range(3)])
+    await expand(index, await seeds(index, 10))
+    assert "field='depth'" not in str(index.recalls)
 
 
 async def test_the_depth_is_configurable_down_to_none() -> None:
