@@ -1,1 +1,1 @@
-"""TBD."""
+"""Where records live: text analysis and lexical scores, chunking and ingest, and the index backends."""

@@ -1,0 +1,202 @@
+"""Recall and metadata: dense and keyword candidates from LanceDB, each with its two true scores."""
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any, Literal
+
+import lancedb
+import numpy as np
+import pyarrow as pa
+from lancedb.query import MatchQuery
+
+from contracts.errors import ConfigError, RecallFailed
+from contracts.ports import NodeMeta, Recalled, RecallHit, RecallQuery, Vectors
+from index.bm25 import coverage
+from index.embedded.config import EmbeddedConfig
+from index.embedded.filter_sql import one_of, where
+from index.embedded.store import Store
+from index.embedded.table import NodeTable, unit
+from index.text import Analysis, analyze
+
+Recall = Literal["dense", "keyword"]
+# Account, kind and URI of a node.
+Key = tuple[str, str, str]
+_SHOWN = (
+    "uri",
+    "parent_uri",
+    "name",
+    "kind",
+    "category",
+    "owner_space",
+    "context_type",
+    "depth",
+    "abstract",
+    "has_overview",
+    "has_content",
+    "has_children",
+)
+_SCORED = ("account_id", "words", "bigrams")
+_META = (
+    "uri",
+    "owner_space",
+    "context_type",
+    "category",
+    "status",
+    "expires_at",
+    "abstract",
+    "has_overview",
+    "has_content",
+)
+
+
+class Search:
+    """Reads of the nodes table."""
+
+    def __init__(self, nodes: NodeTable, store: Store, config: EmbeddedConfig) -> None:
+        self._nodes = nodes
+        self._store = store
+        self._config = config
+
+    async def table(self) -> lancedb.AsyncTable | None:
+        """The table of nodes; ``None`` while there is no document, when a writer may just be making the table."""
+        if await asyncio.to_thread(self._store.model) is None:
+            return None
+        return await self._nodes.get()
+
+    async def recall(self, queries: Sequence[RecallQuery]) -> list[Recalled]:
+        """See ``SearchIndex.recall``.
+
+        Raises:
+            ConfigError: A query's vector has another dimension than the index.
+        """
+        conditions = [where(query.condition) for query in queries]
+        table = await self.table()
+        if table is None:
+            return [Recalled((), {}, more=False) for _ in queries]
+        await _check_dimensions(table, queries)
+        answers = (self._answer(table, *asked) for asked in zip(queries, conditions, strict=True))
+        return list(await asyncio.gather(*answers))
+
+    async def meta(self, account_id: str, uris: Sequence[str]) -> dict[str, NodeMeta]:
+        """See ``SearchIndex.meta``."""
+        rows = await self.lookup(account_id, uris, _META)
+        return {row[0]: NodeMeta(*row) for row in rows}
+
+    async def lookup(self, account_id: str, uris: Sequence[str], columns: Sequence[str]) -> list[tuple[Any, ...]]:
+        """Columns of the nodes with these URIs that exist, in any order."""
+        table = await self.table()
+        if table is None or not uris:
+            return []
+        condition = f"{one_of('account_id', [account_id])} AND {one_of('uri', set(uris))}"
+        found = await table.query().where(condition).select(list(columns)).to_arrow()
+        return _tuples(found, columns)
+
+    async def _answer(self, table: lancedb.AsyncTable, query: RecallQuery, condition: str) -> Recalled:
+        terms = analyze(query.text)
+        recalls: dict[Recall, Any] = {}
+        if query.vector is not None:
+            recalls["dense"] = self._dense(table, unit(query.vector), condition, query.limit)
+        if terms.words or terms.bigrams:
+            recalls["keyword"] = self._keyword(table, terms, condition, query.limit)
+        outcomes = dict(zip(recalls, await asyncio.gather(*recalls.values(), return_exceptions=True), strict=True))
+        failed = {recall: _reason(error) for recall, error in outcomes.items() if isinstance(error, BaseException)}
+        if failed and len(failed) == len(outcomes):
+            raise RecallFailed(
+                "; ".join(f"{recall}: {why}" for recall, why in failed.items()),
+                remedy="Retry; `strata doctor` checks the index.",
+            )
+        found = {recall: tables for recall, tables in outcomes.items() if recall not in failed}
+        return await asyncio.to_thread(self._merge, query, terms, found, failed)
+
+    async def _dense(self, table: lancedb.AsyncTable, vector: Vectors, condition: str, limit: int) -> list[pa.Table]:
+        search = table.query().nearest_to(vector).distance_type("dot")
+        # Both are without effect, and search exact, before there is a vector index.
+        search = search.nprobes(self._config.ann_probes).refine_factor(self._config.ann_refine)
+        return [await search.where(condition).select([*_SHOWN, *_SCORED, "_distance"]).limit(limit).to_arrow()]
+
+    async def _keyword(self, table: lancedb.AsyncTable, terms: Analysis, condition: str, limit: int) -> list[pa.Table]:
+        depth = round(limit * self._config.keyword_oversampling)
+        columns = [*_SHOWN, *_SCORED, "vector", "_score"]
+        searches = [
+            table.query().nearest_to_text(MatchQuery(" ".join(dict.fromkeys(wanted)), column))
+            for column, wanted in terms._asdict().items()
+            if wanted
+        ]
+        return list(
+            await asyncio.gather(*(s.where(condition).select(columns).limit(depth).to_arrow() for s in searches))
+        )
+
+    def _merge(
+        self, query: RecallQuery, terms: Analysis, found: dict[Recall, list[pa.Table]], failed: dict[Recall, str]
+    ) -> Recalled:
+        """Each record once, with both scores; of the keyword candidates the ``limit`` best by coverage."""
+        shown: dict[Key, tuple[Any, ...]] = {}
+        texts: dict[Key, tuple[str, str]] = {}
+        cosines: dict[Key, float] = {}
+        members: dict[Recall, set[Key]] = {"dense": set(), "keyword": set()}
+        for recall, tables in found.items():
+            for table in tables:
+                keys = _tuples(table, ("account_id", "kind", "uri"))
+                members[recall].update(keys)
+                shown.update(zip(keys, _tuples(table, _SHOWN), strict=True))
+                texts.update(zip(keys, _tuples(table, ("words", "bigrams")), strict=True))
+                cosines.update(zip(keys, _cosines(table, query.vector), strict=True))
+        coverages = self._coverages(terms, texts)
+        best = set(sorted(members["keyword"], key=coverages.__getitem__, reverse=True)[: query.limit])
+        dense = members["dense"]
+        hits = tuple(
+            RecallHit(*(*shown[key], cosines[key], coverages[key], _found_by(key in dense, key in best)))
+            for key in shown
+            if key in dense or key in best
+        )
+        return Recalled(hits, failed, more=any(len(keys) >= query.limit for keys in members.values()))
+
+    def _coverages(self, terms: Analysis, texts: dict[Key, tuple[str, str]]) -> dict[Key, float]:
+        groups: dict[tuple[str, str], list[Key]] = {}
+        for key in texts:
+            groups.setdefault(key[:2], []).append(key)
+        bm25 = self._config.bm25
+        scores: dict[Key, float] = {}
+        for (account_id, kind), keys in groups.items():
+            statistics = self._store.statistics(account_id, kind, terms)
+            found = coverage(terms, map(texts.__getitem__, keys), statistics, bm25.saturation(kind), bm25.bigram_weight)
+            scores.update(zip(keys, found, strict=True))
+        return scores
+
+
+async def _check_dimensions(table: lancedb.AsyncTable, queries: Sequence[RecallQuery]) -> None:
+    held = (await table.schema()).field("vector").type.list_size
+    for query in queries:
+        if query.vector is not None and query.vector.shape != (held,):
+            raise ConfigError(
+                f"The query's vector has shape {query.vector.shape}, the index holds vectors of {held} dimensions.",
+                field="embedder",
+                remedy="Use the embedder the index was built with, or ingest again.",
+            )
+
+
+def _found_by(dense: bool, keyword: bool) -> Literal["dense", "keyword", "both"]:
+    if dense and keyword:
+        return "both"
+    return "dense" if dense else "keyword"
+
+
+def _reason(error: BaseException) -> str:
+    # LanceDB's messages quote the condition, which holds what the caller asked for: they go no further.
+    return f"LanceDB raised {type(error).__name__}"
+
+
+def _cosines(table: pa.Table, vector: Vectors | None) -> list[float]:
+    """Cosine with the query's vector, negative clipped to 0; stored vectors have length 1."""
+    if vector is None:
+        return [0.0] * len(table)
+    if "_distance" in table.column_names:
+        scores = 1 - table["_distance"].to_numpy()
+    else:
+        stored = table["vector"].combine_chunks().flatten().to_numpy().reshape(len(table), len(vector))
+        scores = stored @ unit(vector)
+    return np.clip(scores, 0, 1).tolist()  # type: ignore[no-any-return]
+
+
+def _tuples(table: pa.Table, columns: Sequence[str]) -> list[tuple[Any, ...]]:
+    return list(zip(*(table[column].to_pylist() for column in columns), strict=True))

@@ -1,0 +1,210 @@
+"""The HTTP API over a stand-in service, without Ray: every error has a status, a code and no internals."""
+
+import asyncio
+import json
+import logging
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from contracts import errors
+from contracts.context import RequestContext
+from contracts.errors import Overloaded, RecallFailed, StageTimeout, StrataError
+from contracts.requests import SearchMemoryRequest
+from contracts.responses import ErrorBody, SearchMemoryResponse
+from contracts.stages import Assembly, Drop, NextActions, RecheckResult, SeedResult
+from contracts.trace import Degradation, Trace
+from deployments.api import Api
+from deployments.http_errors import error_response
+from deployments.keys import KeyStore
+from deployments.openapi import Readiness, document
+from deployments.search_log import Noted, query_hash
+from deployments.settings import ServerSettings
+
+
+class FakeMetrics:
+    """Collects what would be counted."""
+
+    def __init__(self) -> None:
+        self.seen: list[tuple[Any, ...]] = []
+
+    def search(self, outcome: str, seconds: float) -> None:
+        self.seen.append(("search", outcome))
+
+    def filtered(self, count: int) -> None:
+        self.seen.append(("filtered", count))
+
+    def dropped(self, reason: str, count: int) -> None:
+        self.seen.append(("dropped", reason, count))
+
+    def read(self, level: str, count: int) -> None:
+        self.seen.append(("read", level, count))
+
+
+class FakeService:
+    """A service that does what the test says."""
+
+    def __init__(self) -> None:
+        self.error: Exception | None = None
+        self.gate: asyncio.Event | None = None
+        self.degraded: tuple[Degradation, ...] = ()
+
+    async def search(self, ctx: RequestContext, request: SearchMemoryRequest) -> SearchMemoryResponse:
+        if self.gate:
+            await self.gate.wait()
+        if self.error:
+            raise self.error
+        await Noted(_stage(SeedResult([[], []], more=False)))(ctx, None, None)  # type: ignore[arg-type]
+        await Noted(_stage(RecheckResult([], (Drop("u", 0, "gone"), Drop("v", 0, "gone")))))(ctx, None, None)  # type: ignore[arg-type]
+        await Noted(_stage(Assembly((), NextActions(), 3)))(ctx, None, None)  # type: ignore[arg-type]
+        return SearchMemoryResponse(ctx.request_id, (), (), (), NextActions(), Trace(), degraded=self.degraded)
+
+
+def _stage(result: Any) -> Any:
+    async def stage(*_: Any) -> Any:
+        return result
+
+    return stage
+
+
+@pytest.fixture
+def service() -> FakeService:
+    return FakeService()
+
+
+@pytest.fixture
+def metrics() -> FakeMetrics:
+    return FakeMetrics()
+
+
+@pytest.fixture
+async def client(service: FakeService, metrics: FakeMetrics, tmp_path: Path) -> AsyncIterator[httpx.AsyncClient]:
+    keys = KeyStore(tmp_path / "keys.db")
+    token, _ = keys.create("acme", user_space="user:alice")
+
+    async def ready() -> Readiness:
+        return Readiness(False, {"planner": "ok"}, "The index is empty.")
+
+    api = Api(service, keys, ready, ServerSettings(max_concurrent=2, max_body_bytes=1024), metrics)  # type: ignore[arg-type]
+    transport = httpx.ASGITransport(app=api.app())
+    headers = {"Authorization": f"Bearer {token}"}
+    async with httpx.AsyncClient(transport=transport, base_url="http://test", headers=headers) as http:
+        yield http
+    keys.close()
+
+
+async def search(client: httpx.AsyncClient, **body: Any) -> httpx.Response:
+    return await client.post("/v1/search_memory", json={"query": "x", **body})
+
+
+async def test_a_stage_error_is_retryable_with_its_status_and_stage(
+    client: httpx.AsyncClient, service: FakeService
+) -> None:
+    for error, status in ((RecallFailed("Down.", stage="seed_search"), 503), (StageTimeout("Late."), 504)):
+        service.error = error
+        response = await search(client)
+        body = response.json()
+        assert (response.status_code, body["code"], body["stage"]) == (status, error.code, error.stage)
+        assert body["retryable"]
+        assert response.headers["retry-after"] == "1"
+
+
+async def test_an_unexpected_error_is_500_without_internals(client: httpx.AsyncClient, service: FakeService) -> None:
+    service.error = RuntimeError("password=hunter2 in /srv/app.py")
+    response = await search(client)
+    assert response.status_code == 500
+    assert response.json()["code"] == "RET-5000"
+    assert "hunter2" not in response.text
+    assert "RuntimeError" not in response.text
+    assert response.json()["request_id"]
+
+
+async def test_beyond_max_concurrent_requests_get_429_at_once(client: httpx.AsyncClient, service: FakeService) -> None:
+    service.gate = asyncio.Event()
+    waiting = [asyncio.create_task(search(client)) for _ in range(2)]
+    while client_busy(waiting):
+        response = await search(client)
+        if response.status_code == 429:
+            break
+    assert response.json()["code"] == Overloaded.code
+    assert response.headers["retry-after"] == "1"
+    service.gate.set()
+    assert [r.status_code for r in await asyncio.gather(*waiting)] == [200, 200]
+    assert (await search(client)).status_code == 200
+
+
+def client_busy(waiting: list["asyncio.Task[httpx.Response]"]) -> bool:
+    return not any(task.done() for task in waiting)
+
+
+async def test_a_long_body_is_413_even_without_a_content_length(client: httpx.AsyncClient) -> None:
+    async def chunks() -> AsyncIterator[bytes]:
+        for _ in range(10):
+            yield b" " * 200
+
+    response = await client.post("/v1/search_memory", content=chunks())
+    assert (response.status_code, response.json()["code"]) == (413, "RET-4130")
+
+
+@pytest.mark.parametrize("given", ["", "a b", "x" * 129, "ü"])
+async def test_a_request_id_unfit_for_logs_is_replaced(client: httpx.AsyncClient, given: str) -> None:
+    response = await client.post(
+        "/v1/search_memory", json={"query": "x"}, headers={"x-request-id": given.encode("latin-1")}
+    )
+    assert response.json()["request_id"] not in {given, ""}
+
+
+async def test_not_ready_is_503_and_says_why(client: httpx.AsyncClient) -> None:
+    response = await client.get("/readyz")
+    assert response.status_code == 503
+    assert response.json()["reason"] == "The index is empty."
+
+
+async def test_a_search_is_counted_by_outcome_with_drops_and_filtered_hits(
+    client: httpx.AsyncClient, service: FakeService, metrics: FakeMetrics
+) -> None:
+    """C41."""
+    await search(client)
+    assert metrics.seen == [("search", "ok"), ("filtered", 3), ("dropped", "gone", 2)]
+    service.degraded = (Degradation("embedder", "RET-5041: late", 1),)
+    await search(client)
+    assert metrics.seen[3] == ("search", "degraded")
+    service.error = RecallFailed("Down.")
+    await search(client)
+    assert metrics.seen[-1] == ("search", "RET-5001")
+
+
+async def test_the_log_line_has_the_fields_of_c42_and_never_the_query(
+    client: httpx.AsyncClient, service: FakeService, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.INFO, logger="ray.serve"):
+        await search(client, query="my private words")
+    (line,) = [record.getMessage() for record in caplog.records if "query_hash" in record.getMessage()]
+    entry = json.loads(line)
+    assert entry["effective_owner_spaces"] == ["shared", "user:alice"]
+    assert entry["recheck_drop_reasons"] == {"gone": 2}
+    assert entry["account_id"] == "acme"
+    assert entry["query_hash"] == query_hash("acme", "my private words") != query_hash("rival", "my private words")
+    assert "private" not in caplog.text
+
+
+def test_every_error_of_the_tree_has_a_declared_status() -> None:
+    """The OpenAPI declares what can come."""
+    declared = document()["paths"]["/v1/search_memory"]["post"]["responses"]
+    kinds = [k for k in vars(errors).values() if isinstance(k, type) and issubclass(k, StrataError)]
+    assert len(kinds) > 15
+    for kind in kinds:
+        response = error_response(kind("Wrong.", field="f", remedy="Mend it.", stage="s"), "r1")
+        assert str(response.status_code) in declared
+        body = json.loads(bytes(response.body))
+        assert body.keys() == set(ErrorBody.__struct_fields__)
+        assert body["code"] == kind.code
+
+
+def test_every_schema_that_the_openapi_refers_to_is_in_it() -> None:
+    text = json.dumps(document())
+    wanted = {part.split('"')[0] for part in text.split("#/components/schemas/")[1:]}
+    assert wanted <= document()["components"]["schemas"].keys()

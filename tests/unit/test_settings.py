@@ -1,0 +1,139 @@
+from pathlib import Path
+
+import pytest
+import yaml
+
+from contracts.errors import ConfigError
+from deployments.settings import Environment, Settings, load, parse
+
+LOCAL = Path(__file__).parents[2] / "configs" / "local.yaml"
+
+
+def write(tmp_path: Path, text: str) -> Path:
+    path = tmp_path / "settings.yaml"
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+def test_without_a_file_everything_has_its_default() -> None:
+    settings = load(environment=Environment())
+    assert settings.server.port == 8000
+    assert settings.scoring.weights.vector == 0.65
+
+
+def test_local_yaml_spells_out_the_defaults() -> None:
+    """The file documents each setting; one that drifts from the code would mislead."""
+    given = parse(yaml.safe_load(LOCAL.read_text(encoding="utf-8")))
+    assert given.model_dump() == Settings().model_dump()
+
+
+def test_local_yaml_has_every_setting() -> None:
+    def keys(part: object, path: str = "") -> set[str]:
+        if not isinstance(part, dict):
+            return {path}
+        return {path}.union(*(keys(value, f"{path}.{name}") for name, value in part.items()))
+
+    missing = keys(Settings().model_dump(mode="json")) - keys(yaml.safe_load(LOCAL.read_text(encoding="utf-8")))
+    # Written once, at the first deployment; and folders that follow data_dir.
+    assert {key for key in missing if not key.endswith((".autoscaling", ".max_surge_percent", ".cache_dir"))} == set()
+
+
+@pytest.mark.parametrize(
+    ("text", "field"),
+    [
+        ("sever: {}", "sever"),
+        ("server: {prot: 1}", "server.prot"),
+        ("server: {port: high}", "server.port"),
+        ("server: {port: 70000}", "server.port"),
+        ("stages: {planner: {config: {short_querry: 1}}}", "stages.planner.config.short_querry"),
+        ("stages: {colocate: [expander]}", "stages.colocate.0"),
+        ("stages: {reader: {deployment: {num_replicas: 0}}}", "stages.reader.deployment.num_replicas"),
+        ("scoring: {weights: {vector: 0.7}}", "scoring.weights"),
+        ("index: {backend: milvus}", "index.backend"),
+        (
+            "stages: {reader: {deployment: {autoscaling: {upscale_delay_s: 1}}}}",
+            "stages.reader.deployment.autoscaling",
+        ),
+    ],
+)
+def test_a_wrong_setting_is_a_config_error_with_its_dotted_key(tmp_path: Path, text: str, field: str) -> None:
+    """K8: refused at start."""
+    with pytest.raises(ConfigError) as caught:
+        load(write(tmp_path, text), Environment())
+    assert caught.value.field == field
+    assert field in caught.value.message
+    assert "settings.yaml" in caught.value.message
+    assert caught.value.remedy
+
+
+def test_weights_that_do_not_add_up_say_so(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"add up to 1\.05"):
+        load(write(tmp_path, "scoring: {weights: {vector: 0.7}}"), Environment())
+
+
+def test_a_budget_for_a_stage_that_does_not_exist_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="rerunker"):
+        load(write(tmp_path, "chain: {budgets: {rerunker: {budget_ms: 1, reserve_ms: 0}}}"), Environment())
+
+
+@pytest.mark.parametrize("text", ["- a list", "a: [", "text", "\x00"])
+def test_what_is_no_yaml_mapping_is_a_config_error(tmp_path: Path, text: str) -> None:
+    with pytest.raises(ConfigError):
+        load(write(tmp_path, text), Environment())
+
+
+def test_a_missing_file_is_named(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"nowhere\.yaml"):
+        load(tmp_path / "nowhere.yaml", Environment())
+
+
+def test_an_empty_file_means_the_defaults(tmp_path: Path) -> None:
+    assert load(write(tmp_path, ""), Environment()).server == Settings().server
+
+
+def test_the_environment_names_the_file_and_the_data_folder(tmp_path: Path) -> None:
+    path = write(tmp_path, "data_dir: elsewhere\nserver: {port: 9000}")
+    environment = Environment.read({"STRATA_CONFIG": str(path), "STRATA_HOME": str(tmp_path / "home"), "OTHER": "x"})
+    settings = load(environment=environment)
+    assert settings.server.port == 9000
+    assert settings.data_dir == tmp_path / "home"
+    assert settings.embedder.cache_dir == tmp_path / "home" / "models"
+
+
+def test_empty_variables_count_as_not_set() -> None:
+    assert Environment.read({"STRATA_CONFIG": "", "STRATA_URL": ""}) == Environment()
+
+
+def test_the_key_of_the_environment_is_not_shown() -> None:
+    assert "secret" not in repr(Environment.read({"STRATA_API_KEY": "strata_1_secret"}))
+
+
+def test_folders_are_absolute_so_that_every_process_means_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    settings = load(write(tmp_path, "data_dir: data\nembedder: {path: model, cache_dir: cache}"), Environment())
+    assert settings.index_dir == tmp_path / "data" / "index"
+    assert settings.keys_path == tmp_path / "data" / "keys.db"
+    assert settings.embedder.path == tmp_path / "model"
+    assert settings.embedder.cache_dir == tmp_path / "cache"
+
+
+@pytest.mark.parametrize(
+    ("host", "url"),
+    [("127.0.0.1", "http://127.0.0.1:8000"), ("0.0.0.0", "http://127.0.0.1:8000"), ("::", "http://[::1]:8000")],
+)
+def test_the_url_is_one_that_a_client_on_this_machine_can_use(host: str, url: str) -> None:
+    assert parse({"server": {"host": host}}).url == url
+
+
+def test_a_deployment_keeps_the_defaults_of_its_stage_when_one_setting_changes() -> None:
+    deployment = parse({"stages": {"embedder": {"deployment": {"num_gpus": 0.5}}}}).stages.embedder.deployment
+    assert (deployment.num_gpus, deployment.num_cpus, deployment.max_ongoing_requests) == (0.5, 0.3, 128)
+
+
+def test_autoscaling_takes_the_place_of_a_fixed_number() -> None:
+    raw = {"stages": {"reader": {"deployment": {"autoscaling": {"max_replicas": 3}}}}}
+    options = parse(raw).stages.reader.deployment.options()
+    assert "num_replicas" not in options
+    assert options["autoscaling_config"]["max_replicas"] == 3
