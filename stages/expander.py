@@ -149,7 +149,7 @@ class _Tree:
         """All nodes with their parents' relevance in the score, best first, within the cap."""
         weights = self._scoring.weights
         hits = sorted(
-            (with_hierarchy(hit, self._hierarchy(hit.parent_uri), weights) for hit in self._nodes.values()),
+            (with_hierarchy(hit, self._hierarchy(hit), weights) for hit in self._nodes.values()),
             key=rank_key,
         )
         self.capped = len(hits) > self._config.max_nodes
@@ -165,8 +165,11 @@ class _Tree:
             above.update(_ancestors(hit.parent_uri, self._config.max_depth))
         return above - self._text.keys()
 
-    def _hierarchy(self, parent: str) -> float:
-        return _prior(parent, self._text, self._scoring.depth_decay, self._config.max_depth)
+    def _hierarchy(self, hit: NodeHit) -> float:
+        """The prior of a node; a root is its own path, or every node below one would have the start of it."""
+        if not hit.parent_uri:
+            return hit.scores.keyword
+        return _prior(hit.parent_uri, self._text, self._scoring.depth_decay, self._config.max_depth)
 
 
 def _ancestors(parent: str, levels: int) -> Iterable[str]:

@@ -20,7 +20,7 @@ def record(uri: str, abstract: str = "", **fields: Any) -> dict[str, Any]:
         "uri": uri,
         "account_id": "acme",
         "owner_space": space_of(uri),
-        "parent_uri": parent_of(uri),
+        "parent_uri": parent_of(uri) if depth_of(uri) > 1 else "",
         "name": uri.rsplit("/", 1)[-1],
         "kind": "section",
         "category": "document",

@@ -84,6 +84,12 @@ async def test_the_parents_relevance_lifts_a_child_by_its_weight_and_never_cuts(
     assert plain.scores.hierarchy == pytest.approx(0.5)
 
 
+async def test_a_root_is_its_own_path_so_that_its_children_have_no_start_of_it() -> None:
+    index = FakeIndex(TREE)
+    hits = {hit.uri: hit for hit in (await expand(index, await seeds(index, 2))).hits[0]}
+    assert hits[ROOT].scores.hierarchy == hits[ROOT].scores.keyword == 1.0
+
+
 async def test_a_seed_gets_its_parents_relevance_though_the_parent_is_no_seed() -> None:
     index = FakeIndex(TREE)
     found = await seeds(index, 10)
@@ -101,7 +107,7 @@ async def test_no_node_outside_the_callers_spaces_is_reached() -> None:
 async def test_the_cap_on_nodes_keeps_the_best_and_says_so() -> None:
     index = FakeIndex(TREE)
     result = await expand(index, await seeds(index, 2), max_nodes=2)
-    assert [hit.uri for hit in result.hits[0]] == [f"{ROOT}/ops", ROOT]
+    assert [hit.uri for hit in result.hits[0]] == [ROOT, f"{ROOT}/ops"]
     assert result.capped
 
 
