@@ -6,7 +6,7 @@ meaning by itself. Reciprocal ranks lose to BM25 alone where one recall is much 
 """
 
 from collections.abc import Iterable
-from typing import Self
+from typing import Annotated, Self
 
 import msgspec
 from pydantic import BaseModel, ConfigDict, Field, model_validator
@@ -41,8 +41,16 @@ class ScoringConfig(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     beta: float = Field(0.7, ge=0, le=10, description="Weight of meaning against words; higher suits good embedders.")
+    betas: dict[str, Annotated[float, Field(ge=0, le=10)]] = Field(
+        {"function": 1.5, "class": 1.5, "module": 1.5},
+        description="The same by kind of node; a one-line abstract holds too few words to go by them alone.",
+    )
     weights: Weights = Weights()
     depth_decay: float = Field(0.5, ge=0, le=1, description="How much of a grandparent's relevance reaches a node.")
+
+    def beta_of(self, kind: str) -> float:
+        """Beta for a kind of node."""
+        return self.betas.get(kind, self.beta)
 
 
 def relevance(keyword: float | None, vector: float | None, beta: float) -> float:
@@ -88,7 +96,9 @@ def node_hit(
         vector=hit.vector,
         keyword=hit.keyword,
         relevance=relevance(
-            None if "keyword" in failed else hit.keyword, None if "dense" in failed else hit.vector, config.beta
+            None if "keyword" in failed else hit.keyword,
+            None if "dense" in failed else hit.vector,
+            config.beta_of(hit.kind),
         ),
         category=float(hit.category in query.categories),
         target=float(query.target_uri is not None and is_under(hit.uri, query.target_uri)),
