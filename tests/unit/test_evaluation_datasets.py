@@ -53,12 +53,6 @@ def test_conversations_in_some_lines_only_are_refused(tmp_path: Path) -> None:
         load(write(tmp_path, [{**DOCS[0], "conv": "c1"}, *DOCS[1:]], QUESTIONS, QRELS))
 
 
-def test_the_fingerprint_follows_the_corpus_and_nothing_else(tmp_path: Path) -> None:
-    first = load(write(tmp_path, DOCS, QUESTIONS, QRELS)).fingerprint
-    assert load(write(tmp_path, DOCS, QUESTIONS[:2], QRELS)).fingerprint == first
-    assert load(write(tmp_path, DOCS[:2], QUESTIONS, QRELS)).fingerprint != first
-
-
 def test_a_missing_file_is_named_with_the_format_that_is_expected(tmp_path: Path) -> None:
     with pytest.raises(InvalidInput) as error:
         load(tmp_path / "nowhere")

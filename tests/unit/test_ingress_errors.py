@@ -50,10 +50,15 @@ class FakeService:
     def __init__(self) -> None:
         self.error: Exception | None = None
         self.gate: asyncio.Event | None = None
+        self.full = asyncio.Event()
+        self.waiting = 0
         self.degraded: tuple[Degradation, ...] = ()
 
     async def search(self, ctx: RequestContext, request: SearchMemoryRequest) -> SearchMemoryResponse:
         if self.gate:
+            self.waiting += 1
+            if self.waiting == 2:
+                self.full.set()
             await self.gate.wait()
         if self.error:
             raise self.error
@@ -125,19 +130,14 @@ async def test_an_unexpected_error_is_500_without_internals(client: httpx.AsyncC
 async def test_beyond_max_concurrent_requests_get_429_at_once(client: httpx.AsyncClient, service: FakeService) -> None:
     service.gate = asyncio.Event()
     waiting = [asyncio.create_task(search(client)) for _ in range(2)]
-    while client_busy(waiting):
-        response = await search(client)
-        if response.status_code == 429:
-            break
+    await service.full.wait()
+    response = await search(client)
+    assert response.status_code == 429
     assert response.json()["code"] == Overloaded.code
     assert response.headers["retry-after"] == "1"
     service.gate.set()
     assert [r.status_code for r in await asyncio.gather(*waiting)] == [200, 200]
     assert (await search(client)).status_code == 200
-
-
-def client_busy(waiting: list["asyncio.Task[httpx.Response]"]) -> bool:
-    return not any(task.done() for task in waiting)
 
 
 async def test_a_long_body_is_413_even_without_a_content_length(client: httpx.AsyncClient) -> None:

@@ -62,7 +62,7 @@ def test_a_kind_of_node_may_weigh_meaning_and_words_its_own_way(kind: str, beta:
 
 
 def test_weights_that_do_not_add_up_are_refused() -> None:
-    with pytest.raises(ValidationError, match="add up to 1[.]1"):
+    with pytest.raises(ValidationError, match=r"add up to 1\.1"):
         Weights(vector=0.75)
 
 

@@ -108,9 +108,7 @@ def test_the_key_of_the_environment_is_not_shown() -> None:
     assert "secret" not in repr(Environment.read({"STRATA_API_KEY": "strata_1_secret"}))
 
 
-def test_folders_are_absolute_so_that_every_process_means_the_same(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_folders_mean_the_same_in_every_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     settings = load(write(tmp_path, "data_dir: data\nembedder: {path: model, cache_dir: cache}"), Environment())
     assert settings.index_dir == tmp_path / "data" / "index"

@@ -12,6 +12,7 @@ from index.text import STOP_WORDS, analyze
     [
         ("Running services were DEPLOYED", ["run", "servic", "deploy"]),
         ("Caroline's café", ["carolin", "cafe"]),
+        ("What’s Caroline’s name", ["carolin", "name"]),
         ("ﬁles and ｆｕｌｌ width", ["file", "full", "width"]),
         ("1,000,000 people, 3.5 percent", ["1000000", "peopl", "3.5", "percent"]),
         ("well-known state-of-the-art", ["well", "known", "state", "art"]),

@@ -1,0 +1,45 @@
+"""The tree of commands. Each module holds one group and imports what is heavy inside its commands."""
+
+import typer
+
+from deployments.cli.demo import demo
+from deployments.cli.doctor import doctor
+from deployments.cli.errors import Guarded
+from deployments.cli.evaluate import evaluate
+from deployments.cli.ingest import ingest
+from deployments.cli.keys import app as keys
+from deployments.cli.models import app as models
+from deployments.cli.search import read, search
+from deployments.cli.service import down, status, up
+
+app = typer.Typer(
+    name="strata",
+    help="Layered context retrieval on Ray Serve: L0 abstracts first, L1 overviews and L2 contents by URI.",
+    cls=Guarded,
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode="rich",
+)
+
+_RUN, _DATA, _SETUP = "Service", "Data and queries", "Set-up"
+app.command(rich_help_panel=_RUN)(up)
+app.command(rich_help_panel=_RUN)(down)
+app.command(rich_help_panel=_RUN)(status)
+app.command(rich_help_panel=_RUN)(demo)
+app.command(rich_help_panel=_DATA)(ingest)
+app.command(rich_help_panel=_DATA)(search)
+app.command(rich_help_panel=_DATA)(read)
+app.command("eval", rich_help_panel=_DATA)(evaluate)
+app.add_typer(keys, name="keys", rich_help_panel=_SETUP)
+app.add_typer(models, name="models", rich_help_panel=_SETUP)
+app.command(rich_help_panel=_SETUP)(doctor)
+
+
+@app.callback()
+def options(
+    context: typer.Context,
+    debug: bool = typer.Option(False, "--debug", help="Show the traceback of an unexpected error."),
+) -> None:
+    """Options of every command."""
+    context.obj = debug

@@ -1,0 +1,153 @@
+"""``strata demo``: the whole way on real data: model, service, the Python standard library, questions, L1 and L2."""
+
+import asyncio
+import shlex
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.console import Console
+from rich.padding import Padding
+from rich.text import Text
+
+from contracts.errors import StrataError, Unauthenticated
+from deployments.cli import common
+from deployments.cli.common import ACCOUNT, ConfigOption
+
+if TYPE_CHECKING:
+    from deployments.cli.client import Client
+    from deployments.lifecycle import Run, Service
+    from deployments.settings import Settings
+
+QUESTIONS = (
+    "run a command and stop it after a timeout",
+    "read a csv file with named columns",
+    "run functions in a pool of processes",
+    "find the most common items of a list",
+    "create a temporary folder that is removed afterwards",
+)
+_TOP_K = 3
+# The whole of a long function would push the rest off the screen.
+_READ_LINES = 40
+
+
+def demo(
+    keep: Annotated[bool, typer.Option("--keep/--no-keep", help="Leave the service up at the end.")] = True,
+    port: Annotated[int | None, typer.Option(min=1, max=65535, help="Instead of server.port of the settings.")] = None,
+    config: ConfigOption = None,
+) -> None:
+    """Index the Python standard library, ask it a few questions over HTTP, and read an answer at L1 and L2."""
+    from deployments.cli.client import Client  # noqa: PLC0415
+    from deployments.cli.service import stop, stopping_on_sigterm  # noqa: PLC0415
+    from deployments.lifecycle import Service  # noqa: PLC0415
+
+    console = Console(highlight=False)
+    settings = common.load_settings(config)
+    service = Service(common.run_folder(settings))
+    found_running = service.current() is not None
+    with stopping_on_sigterm():
+        try:
+            run = _prepare(console, service, settings, port, config)
+            with Client(run.url, _key(settings)) as client:
+                best = _ask(console, client)
+                _read(console, client, best)
+        except BaseException:
+            if (started := service.current()) and not found_running:
+                stop(service, started)
+            raise
+        if not keep:
+            stop(service, run)
+            return
+    _next_steps(console, settings, run, best)
+
+
+def _prepare(
+    console: Console, service: "Service", settings: "Settings", port: int | None, config: Path | None
+) -> "Run":
+    """A model, a running service, and an index with the standard library in it."""
+    from corpora.context.python_library import PythonLibrarySource  # noqa: PLC0415
+    from deployments.cli import ingest  # noqa: PLC0415
+    from deployments.cli.service import launch, wait_up  # noqa: PLC0415
+    from models.resolve import pull  # noqa: PLC0415
+
+    _step(console, 1, "The embedding model")
+    if settings.embedder.backend == "deterministic":
+        console.print("deterministic: vectors without meaning, for tests")
+    else:
+        with console.status("…") as status:
+            found, backend = pull(settings.embedder, status.update)
+        console.print(f"{settings.embedder.name}, {backend} {found.precision}: {found.folder}", soft_wrap=True)
+
+    _step(console, 2, "The Python standard library goes into the index")
+    # Ray takes its time to start, meanwhile the ingest goes on.
+    run = service.current()
+    if run is None:
+        _, run = launch(settings, common.config_path(config), port, detach=True)
+    ingest.show(asyncio.run(ingest.run(settings, ACCOUNT, PythonLibrarySource(config=settings.ingest))))
+
+    _step(console, 3, "The graph: a Ray Serve deployment a stage")
+    wait_up(service, run, settings)
+    return run
+
+
+def _key(settings: "Settings") -> str:
+    """The saved key where it still holds, else a new one."""
+    from deployments.keys import KeyStore  # noqa: PLC0415
+
+    keys = KeyStore(settings.keys_path)
+    try:
+        saved = common.key_file(settings).read_text(encoding="utf-8").strip()
+        keys.authenticate(saved)
+    except (OSError, Unauthenticated):
+        saved, _ = keys.create(ACCOUNT, role="user")
+        common.save_key(settings, saved)
+    finally:
+        keys.close()
+    return saved
+
+
+def _ask(console: Console, client: "Client") -> str:
+    """Ask the questions; returns the URI of the first one's first hit."""
+    from deployments.cli import render  # noqa: PLC0415
+
+    # The first search of a service opens and loads what the later ones find ready.
+    client.search(query=QUESTIONS[0], top_k=1)
+    best = ""
+    _step(console, 4, "Questions, over HTTP: score and URI, L0 abstract, what the score is made of")
+    for question in QUESTIONS:
+        answer = client.search(query=question, top_k=_TOP_K)
+        if not answer.hits:
+            raise StrataError("A question of the demo found nothing.", remedy="See the log: strata status")
+        best = best or answer.hits[0].uri
+        console.print(Text(f"“{question}”", "bold magenta"))
+        console.print(Padding(render.search_answer(answer), (0, 0, 1, 2)))
+    return best
+
+
+def _read(console: Console, client: "Client", uri: str) -> None:
+    from deployments.cli import render  # noqa: PLC0415
+
+    _step(console, 5, "Drilling down: the best hit's overview (L1) and source (L2)")
+    for level in ("L1", "L2"):
+        console.print(render.read_answer(client.read(uri=uri, level=level), max_lines=_READ_LINES))
+
+
+def _next_steps(console: Console, settings: "Settings", run: "Run", uri: str) -> None:
+    key = shlex.quote(str(common.key_file(settings)))
+    _step(console, 6, "Next")
+    commands = (
+        'strata search "how to run a command with a timeout"',
+        f"strata read {shlex.quote(uri)} --level L2",
+        f'curl -s {run.url}/v1/search_memory -H "Authorization: Bearer $(cat {key})" '
+        """-d '{"query": "parse command line arguments", "top_k": 3}'""",
+        "strata ingest YOUR_FOLDER",
+        "strata status",
+        "strata down",
+    )
+    for command in commands:
+        console.print(Text(f"  {command}", "bold"), soft_wrap=True)
+
+
+def _step(console: Console, number: int, title: str) -> None:
+    console.print()
+    console.rule(f"[bold]{number}. {title}[/]", align="left")

@@ -1,0 +1,135 @@
+"""``strata ingest``: bring documents into the index."""
+
+import asyncio
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.console import Console
+from rich.text import Text
+
+from contracts.errors import InvalidInput
+from deployments.cli import common
+from deployments.cli.common import ACCOUNT, AccountOption, ConfigOption, JsonOption
+
+if TYPE_CHECKING:
+    from deployments.settings import Settings
+    from index.ingest import IngestReport, Source
+
+NOTHING_INGESTED = 3
+_SHOWN_PROBLEMS = 20
+
+
+class Kind(StrEnum):
+    """What a path holds."""
+
+    AUTO = "auto"
+    MARKDOWN = "markdown"
+    RECORDS = "records"
+    DIALOGUE = "dialogue"
+    PYTHON = "python"
+
+
+def ingest(
+    path: Annotated[str, typer.Argument(help="A folder or file; the word python for Python's standard library.")],
+    kind: Annotated[
+        Kind, typer.Option(help="auto: folders, .md and .txt are markdown, .jsonl records, .json a dialogue.")
+    ] = Kind.AUTO,
+    account: AccountOption = ACCOUNT,
+    space: Annotated[str, typer.Option(help="Owner space of what is ingested.")] = "shared",
+    source_id: Annotated[
+        str, typer.Option(help="Name of the source; ingesting it again replaces what changed. Default: from the path.")
+    ] = "",
+    as_json: JsonOption = False,
+    config: ConfigOption = None,
+) -> None:
+    """Ingest Markdown, records, dialogues or the Python standard library, writing only what changed.
+
+    Problems are listed by file and line and the rest goes on; the exit code is 3 when nothing could be ingested.
+    """
+    from deployments.cli import render  # noqa: PLC0415
+
+    settings = common.load_settings(config)
+    source = make_source(path, kind, space, source_id, settings)
+    report = asyncio.run(run(settings, account, source, quiet=as_json))
+    if as_json:
+        print(render.as_json(report))
+    else:
+        show(report)
+    if not report.added + report.changed + report.unchanged:
+        raise typer.Exit(NOTHING_INGESTED)
+
+
+def make_source(path: str, kind: Kind, space: str, source_id: str, settings: "Settings") -> "Source":
+    """The source that a path and a kind mean.
+
+    Raises:
+        InvalidInput: There is no such file or folder, or its kind can't be told.
+    """
+    from corpora.context.dialogue import DialogueSource  # noqa: PLC0415
+    from corpora.context.markdown import MarkdownSource  # noqa: PLC0415
+    from corpora.context.python_library import PythonLibrarySource  # noqa: PLC0415
+    from corpora.context.records import RecordsSource  # noqa: PLC0415
+
+    place = Path(path).expanduser()
+    library = path == "python" and kind in {Kind.AUTO, Kind.PYTHON} and not place.exists()
+    if not library and not place.exists():
+        raise InvalidInput(f"{place} does not exist.", field="path", remedy="Name a folder or a file.")
+    if kind is Kind.AUTO:
+        kind = Kind.PYTHON if library else _kind_of(place)
+    match kind:
+        case Kind.PYTHON:
+            root = None if library else place
+            return PythonLibrarySource(root, space=space, name=source_id, config=settings.ingest)
+        case Kind.RECORDS:
+            return RecordsSource(place, space=space, name=source_id, config=settings.ingest)
+        case Kind.DIALOGUE:
+            return DialogueSource(place, space=space, name=source_id, config=settings.ingest)
+        case _:
+            return MarkdownSource(place, space=space, name=source_id, config=settings.ingest)
+
+
+def _kind_of(place: Path) -> Kind:
+    kinds = {".jsonl": Kind.RECORDS, ".json": Kind.DIALOGUE}
+    return Kind.MARKDOWN if place.is_dir() else kinds.get(place.suffix.lower(), Kind.MARKDOWN)
+
+
+async def run(settings: "Settings", account: str, source: "Source", *, quiet: bool = False) -> "IngestReport":
+    """Ingest a source into the settings' index, showing how far it is."""
+    from deployments.cli.progress import counters  # noqa: PLC0415
+    from index.embedded import EmbeddedIndex  # noqa: PLC0415
+    from index.ingest import Ingest  # noqa: PLC0415
+    from models.load import load_embedder  # noqa: PLC0415
+
+    console = Console(stderr=True, quiet=quiet)
+    with console.status("Loading the model …") as status:
+        embedder = load_embedder(settings.embedder, status.update)
+    index = await EmbeddedIndex.open(settings.index_dir, settings.index.embedded, write=True)
+    try:
+        ingest = Ingest(index, index, embedder, settings.ingest)
+        with counters(console) as progress:
+            return await ingest.run(account, source, progress)
+    finally:
+        await index.close()
+
+
+def show(report: "IngestReport") -> None:
+    """Print what an ingest did, and its problems on standard error."""
+    counts = {
+        "added": report.added,
+        "changed": report.changed,
+        "unchanged": report.unchanged,
+        "removed": report.removed,
+        "failed": report.failed,
+        "skipped": report.skipped,
+    }
+    said = ", ".join(f"{count:,} {name}" for name, count in counts.items() if count) or "nothing found"
+    seconds = sum(report.seconds.values())
+    Console().print(f"[bold]{report.source_id}[/]: {said}; {report.nodes:,} nodes in {seconds:.1f} s", soft_wrap=True)
+    errors = Console(stderr=True, soft_wrap=True, highlight=False)
+    for problem in report.problems[:_SHOWN_PROBLEMS]:
+        where = f"{problem.file}, line {problem.line}" if problem.line else problem.file
+        errors.print(Text.assemble((f"{where}: ", "dim" if problem.skipped else "yellow"), problem.message))
+    if more := report.failed + report.skipped - min(len(report.problems), _SHOWN_PROBLEMS):
+        errors.print(f"… and {more:,} more; --json lists {len(report.problems):,}.", style="dim")

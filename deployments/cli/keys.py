@@ -1,0 +1,107 @@
+"""``strata keys``: make, list and revoke API keys."""
+
+import time
+from datetime import UTC, datetime
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.console import Console
+
+from contracts.errors import InvalidInput
+from deployments.cli import common
+from deployments.cli.common import ACCOUNT, AccountOption, ConfigOption, JsonOption
+
+if TYPE_CHECKING:
+    from deployments.keys import ApiKey, KeyStore
+
+app = typer.Typer(help="API keys: who may ask, and what they see.", no_args_is_help=True)
+
+_DAY_MS = 24 * 3600 * 1000
+
+
+class RoleName(StrEnum):
+    """Roles of ``contracts.context``."""
+
+    USER = "user"
+    AGENT = "agent"
+    ADMIN = "admin"
+
+
+@app.command()
+def create(
+    account: AccountOption = ACCOUNT,
+    role: Annotated[RoleName, typer.Option(help="What the key sees; admin sees every space.")] = RoleName.USER,
+    user_space: Annotated[str, typer.Option(help="For instance user:alice.")] = "",
+    agent_space: Annotated[str, typer.Option(help="For instance agent:planner.")] = "",
+    spaces: Annotated[list[str] | None, typer.Option(help="A further space that the key grants; repeatable.")] = None,
+    expires_days: Annotated[
+        float | None, typer.Option(min=0.001, help="Days until it expires; by default never.")
+    ] = None,
+    save: Annotated[bool, typer.Option("--save", help="Let this machine's commands use it.")] = False,
+    as_json: JsonOption = False,
+    config: ConfigOption = None,
+) -> None:
+    """Make a key. It is shown once; only its hash is stored."""
+    settings = common.load_settings(config)
+    expires_at = 0 if expires_days is None else int(time.time() * 1000 + expires_days * _DAY_MS)
+    token, key = _store(settings.keys_path).create(
+        account,
+        role=role.value,
+        user_space=user_space,
+        agent_space=agent_space,
+        spaces=tuple(spaces or ()),
+        expires_at=expires_at,
+    )
+    saved = common.save_key(settings, token) if save else None
+    if as_json:
+        from deployments.cli.render import as_json as to_json  # noqa: PLC0415
+
+        print(to_json({"key": token, "key_id": key.key_id, "account_id": account, "role": role.value}))
+    elif saved:
+        # Not shown: what is in the file need not be on the screen.
+        Console().print(f"Key [bold]{key.key_id}[/] for account {account} saved to {saved}", soft_wrap=True)
+    else:
+        print(token)
+
+
+@app.command("list")
+def list_keys(as_json: JsonOption = False, config: ConfigOption = None) -> None:
+    """List the keys, without their secrets."""
+    from deployments.cli import render  # noqa: PLC0415
+
+    keys = _store(common.load_settings(config).keys_path).list()
+    if as_json:
+        print(render.as_json(keys))
+        return
+    columns = ("id", "account", "role", "spaces", "created", "state")
+    Console().print(render.table(columns, map(_row, keys)) if keys else "No keys.")
+
+
+@app.command()
+def revoke(
+    key_id: Annotated[str, typer.Argument(help="As strata keys list shows it.")], config: ConfigOption = None
+) -> None:
+    """Refuse a key from now on."""
+    if not _store(common.load_settings(config).keys_path).revoke(key_id):
+        raise InvalidInput("There is no active key of this id.", field="key_id", remedy="See: strata keys list")
+    print(f"Revoked {key_id}.")
+
+
+def _store(path: Path) -> "KeyStore":
+    from deployments.keys import KeyStore  # noqa: PLC0415
+
+    return KeyStore(path)
+
+
+def _row(key: "ApiKey") -> tuple[str, ...]:
+    spaces = " ".join(filter(None, (key.user_space, key.agent_space, *key.spaces)))
+    state = "active" if key.active() else "revoked" if key.revoked_at else "expired"
+    if key.expires_at and key.active():
+        state = f"until {_day(key.expires_at)}"
+    return key.key_id, key.account_id, key.role, spaces or "-", _day(key.created_at), state
+
+
+def _day(millis: int) -> str:
+    return datetime.fromtimestamp(millis / 1000, tz=UTC).strftime("%Y-%m-%d")

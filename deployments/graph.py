@@ -1,0 +1,183 @@
+"""The graph: one deployment a stage, the ingress in front, all on Ray Serve (D1, D3).
+
+For ``serve deploy`` and a ``RayService`` the import path is ``deployments.graph:app``; its ``args`` are the settings.
+"""
+
+import os
+import re
+import socket
+import time
+from typing import Any
+
+import ray
+from ray import serve
+from ray.serve.api import _run
+from ray.serve.deployment import Application
+from ray.serve.schema import ApplicationStatus, ApplicationStatusOverview, LoggingConfig
+
+from contracts.errors import ConfigError
+from deployments.ingress import Ingress
+from deployments.replicas import (
+    AssemblerReplica,
+    EmbedderReplica,
+    ExpanderReplica,
+    PlannerReplica,
+    ReaderReplica,
+    RecheckerReplica,
+    RerankerReplica,
+    SeedSearchReplica,
+    StageReplica,
+)
+from deployments.settings import BatchSettings, DeploymentSettings, Environment, Settings, resolved
+
+APP = "strata"
+# A search ends by its own deadline; the proxy's time-out is for an ingress that hangs.
+_PROXY_GRACE_S = 10.0
+_POLL_S = 0.2
+# A constructor that fails twice fails for a reason.
+_CONSTRUCTOR_RETRIES = 2
+
+
+def app(args: Settings) -> Application:
+    """The app builder that ``serve deploy`` calls."""
+    return build(resolved(args, Environment.read()))
+
+
+def build(settings: Settings) -> Application:
+    """The graph as a Serve application.
+
+    Args:
+        settings: With absolute folders, as ``settings.load`` returns them.
+    """
+    stages, scoring = settings.stages, settings.scoring
+    index = (settings.index_dir, settings.index)
+    graph = {
+        "planner": _bind(PlannerReplica, stages.planner.deployment, stages.planner.config),
+        "embedder": _bind(EmbedderReplica, stages.embedder.deployment, settings.embedder, tuning=stages.embedder.batch),
+        "seed_search": _bind(
+            SeedSearchReplica, stages.seed_search.deployment, *index, stages.seed_search.config, scoring
+        ),
+        "expander": _bind(ExpanderReplica, stages.expander.deployment, *index, stages.expander.config, scoring),
+        "rechecker": _bind(RecheckerReplica, stages.rechecker.deployment, *index, stages.rechecker.config),
+        "reranker": _bind(
+            RerankerReplica,
+            stages.reranker.deployment,
+            *(stages.reranker.config, settings.cross_encoder, stages.reranker.side_by_side),
+            tuning=stages.reranker.batch,
+        ),
+        "assembler": _bind(AssemblerReplica, stages.assembler.deployment, stages.assembler.config),
+        "reader": _bind(ReaderReplica, stages.reader.deployment, *index, stages.reader.config),
+    }
+    remote = {name: stage for name, stage in graph.items() if name not in stages.colocate}
+    # The ingress refuses by itself beyond max_concurrent, with a proper answer; Serve's own limit only stands behind.
+    limits = {"max_ongoing_requests": 2 * settings.server.max_concurrent}
+    options = settings.server.deployment.options() | limits
+    return _deployment(Ingress, "ingress", options).bind(settings, remote)
+
+
+def start_ray(settings: Settings) -> None:
+    """Join the cluster of the settings, or start one on this machine; nothing when this process has one already."""
+    if ray.is_initialized():
+        return
+    cluster = settings.ray
+    if cluster.address:
+        ray.init(address=cluster.address, log_to_driver=False)
+        return
+    os.environ.update(cluster.environment)
+    ray.init(
+        address="local",
+        num_cpus=cluster.num_cpus,
+        include_dashboard=cluster.dashboard,
+        object_store_memory=cluster.object_store_mb * 2**20,
+        log_to_driver=False,
+        _metrics_export_port=cluster.metrics_port,
+    )
+
+
+def deploy(settings: Settings) -> None:
+    """Run the graph, replacing an earlier one, and wait until every replica is ready.
+
+    Raises:
+        ConfigError: The port is taken, a replica can't start (with its own words), or time ran out.
+    """
+    start_ray(settings)
+    if settings.ray.address is None and not serve.status().proxies:
+        _check_port(settings.server.host, settings.server.port)
+    serve.start(
+        proxy_location=settings.ray.proxy_location,
+        http_options={
+            "host": settings.server.host,
+            "port": settings.server.port,
+            "request_timeout_s": settings.longest_request_s + _PROXY_GRACE_S,
+        },
+    )
+    # The ingress writes one line a search; Serve's own line a call and replica would only repeat it.
+    quiet = LoggingConfig(enable_access_log=False)
+    _run(build(settings), _blocking=False, name=APP, route_prefix="/", logging_config=quiet)
+    _wait_running(settings.ray.ready_timeout_s)
+
+
+def shutdown(settings: Settings) -> None:
+    """Stop the graph; and the cluster, when it was started for it."""
+    if not ray.is_initialized():
+        return
+    if settings.ray.address:
+        serve.delete(APP)
+    else:
+        serve.shutdown()
+    ray.shutdown()
+
+
+def _bind(
+    replica: type[StageReplica[Any, Any]],
+    deployment: DeploymentSettings,
+    *args: object,
+    tuning: BatchSettings | None = None,
+) -> Application:
+    options = deployment.options()
+    if tuning:
+        options["user_config"] = tuning.model_dump()
+    return _deployment(replica, replica.name, options).bind(*args)
+
+
+def _deployment(kind: type[Any], name: str, options: dict[str, Any]) -> serve.Deployment:
+    return serve.deployment(kind).options(name=name, max_constructor_retry_count=_CONSTRUCTOR_RETRIES, **options)
+
+
+def _check_port(host: str, port: int) -> None:
+    try:
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        with socket.socket(family) as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            probe.bind((host, port))
+    except OSError as error:
+        raise ConfigError(
+            f"{host}:{port} can't be listened on: {error.strerror}.", field="server.port", remedy="Take another port."
+        ) from None
+
+
+def _wait_running(seconds: float) -> None:
+    end = time.monotonic() + seconds
+    while (status := serve.status().applications.get(APP)) is None or status.status != ApplicationStatus.RUNNING:
+        if status and status.status in {ApplicationStatus.DEPLOY_FAILED, ApplicationStatus.UNHEALTHY}:
+            raise ConfigError(*_failure(status))
+        if time.monotonic() > end:
+            waiting = (
+                sorted(name for name, part in status.deployments.items() if part.status != "HEALTHY") if status else []
+            )
+            raise ConfigError(
+                f"The graph is not up after {seconds:.0f} s; still waiting for: {', '.join(waiting)}.",
+                field="ray.ready_timeout_s",
+                remedy="Give it more CPUs or time, or look into Ray's logs.",
+            )
+        time.sleep(_POLL_S)
+
+
+def _failure(status: ApplicationStatusOverview) -> tuple[str]:
+    """What kept the graph from starting, in a replica's own words where it had some."""
+    messages = [status.message, *(part.message for part in status.deployments.values())]
+    for message in messages:
+        if own := re.search(r"CONFIG_ERROR: ([^\n]+)", message):
+            return (own.group(1),)
+    last = next((line for message in reversed(messages) for line in reversed(message.splitlines()) if line.strip()), "")
+    return (f"The graph could not start: {last.strip()}",)

@@ -1,0 +1,88 @@
+"""The one place that maps errors to HTTP."""
+
+import logging
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+from pydantic import ValidationError
+from starlette.exceptions import HTTPException
+from starlette.responses import Response
+
+from contracts.errors import (
+    BlankQuery,
+    InvalidBody,
+    Overloaded,
+    RequestError,
+    StageError,
+    StrataError,
+    ThresholdOutOfRange,
+    TopKOutOfRange,
+    Unauthenticated,
+)
+from contracts.responses import ErrorBody
+
+logger = logging.getLogger("ray.serve")
+
+# Fields whose errors have a code of their own, whatever is wrong with them (C3).
+_OWN_CODES: Mapping[str, type[RequestError]] = {
+    "query": BlankQuery,
+    "top_k": TopKOutOfRange,
+    "score_threshold": ThresholdOutOfRange,
+}
+_JSON = "application/json"
+
+
+def json_response(body: object, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
+    """An answer as JSON."""
+    return Response(msgspec.json.encode(body), status, headers, _JSON)
+
+
+def error_response(error: Exception, request_id: str) -> Response:
+    """The answer to a request that failed: an ``ErrorBody``, without internals.
+
+    Args:
+        error: A ``StrataError`` says all itself; a ``ValidationError`` of a body is RET-4220 or the field's own code;
+            anything else is an unexpected 500.
+        request_id: Goes into the body.
+    """
+    if isinstance(error, HTTPException):
+        body = ErrorBody(request_id, f"HTTP-{error.status_code}", str(error.detail))
+        return json_response(body, error.status_code, error.headers)
+    known = as_strata_error(error)
+    body = ErrorBody(
+        request_id, known.code, known.message, known.field, known.remedy, known.stage, retryable=known.retryable
+    )
+    return json_response(body, known.http_status, _headers(known))
+
+
+def as_strata_error(error: Exception) -> StrataError:
+    """The error of our own tree that stands for ``error``."""
+    if isinstance(error, StrataError):
+        return error
+    if isinstance(error, ValidationError):
+        return _invalid_body(error.errors(include_input=False, include_url=False, include_context=False)[0])
+    logger.exception("Unexpected error.", exc_info=error)
+    return StrataError("The service failed unexpectedly.", remedy="Report it with the request_id.")
+
+
+def _invalid_body(first: Any) -> RequestError:
+    field = ".".join(str(part) for part in first["loc"])
+    kind = _OWN_CODES.get(field, InvalidBody)
+    match first["type"]:
+        case "extra_forbidden":
+            return kind("The body has an unknown field.", field=field, remedy="Remove it.")
+        case "missing":
+            return kind("The body lacks a field.", field=field, remedy="Add it.")
+        case "json_invalid":
+            return kind("The body is no JSON.", remedy="Send a JSON object.")
+        case _:
+            return kind(f"{first['msg']}.", field=field, remedy="See /docs for the fields.")
+
+
+def _headers(error: StrataError) -> dict[str, str]:
+    if isinstance(error, Unauthenticated):
+        return {"WWW-Authenticate": "Bearer"}
+    if isinstance(error, Overloaded | StageError):
+        return {"Retry-After": "1"}
+    return {}

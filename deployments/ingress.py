@@ -1,0 +1,123 @@
+"""The ingress deployment: the HTTP API over a chain whose stages are Serve handles."""
+
+import asyncio
+from collections.abc import Mapping
+from typing import Any
+
+from fastapi import FastAPI
+from ray import serve
+from ray.serve.handle import DeploymentHandle
+
+from contracts.errors import StrataError
+from contracts.records import ModelRef
+from contracts.stages import (
+    Assembly,
+    ExpandResult,
+    Plan,
+    QueryVectors,
+    ReadResult,
+    RecheckResult,
+    RerankResult,
+    SeedResult,
+    Stage,
+)
+from deployments.api import Api
+from deployments.backends import open_index
+from deployments.bounded import Bounded
+from deployments.keys import KeyStore
+from deployments.metrics import ChainMetrics, RequestMetrics
+from deployments.openapi import Readiness
+from deployments.search_log import Noted
+from deployments.service import Service
+from deployments.settings import Settings
+from deployments.transport import RemoteStage
+from stages.assembler import Assembler
+from stages.chain import Chain, Stages
+from stages.planner import Planner
+from stages.rechecker import Rechecker
+
+_RESULTS: Mapping[str, type[Any]] = {
+    "planner": Plan,
+    "embedder": QueryVectors,
+    "seed_search": SeedResult,
+    "expander": ExpandResult,
+    "rechecker": RecheckResult,
+    "reranker": RerankResult,
+    "assembler": Assembly,
+    "reader": ReadResult,
+}
+
+
+@serve.ingress()
+class Ingress:
+    """Takes HTTP requests and walks them through the graph.
+
+    Args:
+        settings: All of them.
+        handles: By stage; a stage that is missing runs in here.
+    """
+
+    async def __init__(self, settings: Settings, handles: dict[str, DeploymentHandle[Any]]) -> None:  # type: ignore[misc]
+        self._settings = settings
+        self._remote = {name: RemoteStage[Any, Any](handle, _RESULTS[name]) for name, handle in handles.items()}
+        stages: dict[str, Stage[Any, Any]] = {**self._remote, **await self._colocated()}
+        reader = stages.pop("reader")
+        noted = {name: Noted(stages[name]) for name in ("seed_search", "rechecker", "assembler")}
+        chain = Chain(Stages(**{**stages, **noted}), settings.chain, ChainMetrics())
+        self._api = Api(
+            Service(chain, reader, settings.server.read_timeout_ms),
+            await asyncio.to_thread(KeyStore, settings.keys_path),
+            self._readiness,
+            settings.server,
+            RequestMetrics(),
+        )
+
+    def __serve_build_asgi_app__(self) -> FastAPI:
+        """Called by Serve once the constructor is done."""
+        return self._api.app()
+
+    async def check_health(self) -> None:
+        """Serve replaces an ingress whose event loop does not get to this."""
+
+    async def _colocated(self) -> dict[str, Stage[Any, Any]]:
+        settings = self._settings.stages
+        local: dict[str, Stage[Any, Any]] = {}
+        for name in settings.colocate:
+            match name:
+                case "planner":
+                    local[name] = Bounded(name, Planner(settings.planner.config))
+                case "rechecker":
+                    index = await open_index(self._settings.index_dir, self._settings.index)
+                    local[name] = Bounded(name, Rechecker(index, settings.rechecker.config))
+                case "assembler":
+                    local[name] = Bounded(name, Assembler(settings.assembler.config))
+        return local
+
+    async def _readiness(self) -> Readiness:
+        """Every stage of the graph answers, and the index holds vectors of the embedder's model."""
+        seconds = self._settings.server.ready_timeout_ms / 1000
+        answers = await asyncio.gather(
+            *(stage.describe(seconds) for stage in self._remote.values()), return_exceptions=True
+        )
+        described = dict(zip(self._remote, answers, strict=True))
+        states = {
+            name: "ok" if answer is None or isinstance(answer, ModelRef) else _wrong(answer)
+            for name, answer in described.items()
+        }
+        reason = _reason(states, described.get("seed_search"), described.get("embedder"))
+        return Readiness(not reason, states, reason)
+
+
+def _wrong(error: BaseException) -> str:
+    return str(error) if isinstance(error, StrataError) else type(error).__name__
+
+
+def _reason(states: Mapping[str, str], index: object, embedder: object) -> str:
+    down = sorted(name for name, state in states.items() if state != "ok")
+    if down:
+        return f"Stages that do not answer: {', '.join(down)}."
+    if index is None:
+        return "The index is empty. Fill it: strata ingest PATH"
+    if index != embedder:
+        return "The index holds vectors of another model than the embedder's. Ingest again, or set embedder.name back."
+    return ""

@@ -1,0 +1,111 @@
+"""The OpenAPI document, from the contracts themselves: requests from pydantic, responses from msgspec."""
+
+from collections.abc import Mapping
+from importlib.metadata import version
+from typing import Any
+
+import msgspec
+from pydantic.json_schema import models_json_schema
+
+from contracts.requests import ReadBatchRequest, ReadMemoryRequest, SearchMemoryRequest
+from contracts.responses import ErrorBody, ReadBatchResponse, ReadMemoryResponse, SearchMemoryResponse
+
+_REF = "#/components/schemas/"
+_ERRORS = {
+    400: "The request can't be answered as it is: RET-4001 to RET-4005.",
+    401: "No key, or one that is not valid: RET-4011.",
+    403: "Outside the caller's scope, whether it exists or not: RET-4031, RET-4032.",
+    413: "The body is too long: RET-4130.",
+    422: "The body has the wrong shape; `field` names the place: RET-4220.",
+    429: "The service has no room: RET-4291. Retry after `Retry-After` seconds.",
+    500: "An unexpected failure.",
+    503: "A stage is down: RET-5001 to RET-5004. Retry.",
+    504: "A stage ran out of time: RET-5041. Retry.",
+}
+
+
+class Health(msgspec.Struct, frozen=True):
+    """The process lives."""
+
+    status: str = "ok"
+
+
+class Readiness(msgspec.Struct, frozen=True):
+    """Whether the graph can answer searches.
+
+    Args:
+        ready: Every stage answers and the index holds something.
+        stages: ``ok`` or what is wrong, by stage.
+        reason: Why it is not ready; empty when it is.
+    """
+
+    ready: bool
+    stages: dict[str, str]
+    reason: str = ""
+
+
+_REQUESTS = (SearchMemoryRequest, ReadMemoryRequest, ReadBatchRequest)
+_RESPONSES = (SearchMemoryResponse, ReadMemoryResponse, ReadBatchResponse, ErrorBody, Health, Readiness)
+
+
+def document() -> dict[str, Any]:
+    """The document, OpenAPI 3.1."""
+    _, requests = models_json_schema([(kind, "validation") for kind in _REQUESTS], ref_template=_REF + "{model}")
+    _, responses = msgspec.json.schema_components(_RESPONSES, ref_template=_REF + "{name}")
+    return {
+        "openapi": "3.1.0",
+        "info": {
+            "title": "Strata",
+            "version": version("strata"),
+            "description": "Layered context retrieval: search L0 abstracts, then read L1 overviews and L2 contents.",
+        },
+        "security": [{"key": []}],
+        "paths": {
+            "/v1/search_memory": _post(
+                "search_memory",
+                "Search L0 abstracts. Reads no L1 or L2; `next_actions` names what is worth reading.",
+                SearchMemoryRequest,
+                SearchMemoryResponse,
+            ),
+            "/v1/read_memory": _post(
+                "read_memory", "Read the L1 overview or L2 content of one URI.", ReadMemoryRequest, ReadMemoryResponse
+            ),
+            "/v1/read_batch": _post(
+                "read_batch",
+                "Read several URIs; those that may not be read are listed, not answered.",
+                ReadBatchRequest,
+                ReadBatchResponse,
+            ),
+            "/healthz": {"get": _probe("healthz", "Whether the process lives.", {200: Health})},
+            "/readyz": {"get": _probe("readyz", "Whether searches can be answered.", {200: Readiness, 503: Readiness})},
+        },
+        "components": {
+            "schemas": {**requests["$defs"], **responses},
+            "securitySchemes": {
+                "key": {"type": "http", "scheme": "bearer", "description": "An API key: strata keys create"}
+            },
+        },
+    }
+
+
+def _post(name: str, summary: str, request: type, response: type) -> dict[str, Any]:
+    answers = {"200": _json("The answer; `degraded` says what was missing.", response)}
+    answers |= {str(status): _json(meaning, ErrorBody) for status, meaning in _ERRORS.items()}
+    body = {"required": True, "content": {"application/json": {"schema": _ref(request)}}}
+    return {"post": {"operationId": name, "summary": summary, "requestBody": body, "responses": answers}}
+
+
+def _probe(name: str, summary: str, answers: Mapping[int, type]) -> dict[str, Any]:
+    responses = {str(status): _json(kind.__doc__ or "", kind) for status, kind in answers.items()}
+    return {"operationId": name, "summary": summary, "security": [], "responses": responses}
+
+
+def _json(description: str, kind: type) -> dict[str, Any]:
+    return {
+        "description": description.strip().splitlines()[0],
+        "content": {"application/json": {"schema": _ref(kind)}},
+    }
+
+
+def _ref(kind: type) -> dict[str, str]:
+    return {"$ref": _REF + kind.__name__}

@@ -1,0 +1,114 @@
+"""One line of JSON a search in Serve's log (C42); never the query itself."""
+
+import hashlib
+import logging
+from collections import Counter
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from typing import Any, Generic, TypeVar
+
+import structlog
+
+from contracts.context import RequestContext
+from contracts.deadline import Deadline
+from contracts.requests import SearchMemoryRequest
+from contracts.responses import SearchMemoryResponse
+from contracts.stages import Assembly, RecheckResult, SeedResult, Stage
+
+In = TypeVar("In")
+Out = TypeVar("Out")
+
+
+@dataclass
+class Notes:
+    """What a search's stages returned beyond its answer; of two rounds, the last counts."""
+
+    seeds: int = 0
+    drops: Counter[str] = field(default_factory=Counter)
+    threshold_filtered: int = 0
+
+    def take(self, result: object) -> None:
+        """Note the result of a stage."""
+        match result:
+            case SeedResult():
+                self.seeds = sum(map(len, result.hits))
+            case RecheckResult():
+                self.drops = Counter(drop.exclude_reason for drop in result.drops)
+            case Assembly():
+                self.threshold_filtered = result.threshold_filtered
+
+
+_current: ContextVar[Notes] = ContextVar("notes")
+
+
+def take_notes() -> Notes:
+    """Fresh notes for the search that this task now begins."""
+    notes = Notes()
+    _current.set(notes)
+    return notes
+
+
+class Noted(Generic[In, Out]):
+    """A stage whose results go into the notes of the search that called it.
+
+    Args:
+        stage: The stage itself.
+    """
+
+    def __init__(self, stage: Stage[In, Out]) -> None:
+        self._stage = stage
+
+    async def __call__(self, ctx: RequestContext, deadline: Deadline, request: In, /) -> Out:
+        """Call the stage."""
+        result = await self._stage(ctx, deadline, request)
+        if notes := _current.get(None):
+            notes.take(result)
+        return result
+
+
+class SearchLog:
+    """The log of searches.
+
+    Args:
+        logger: Where the lines go.
+    """
+
+    def __init__(self, logger: logging.Logger) -> None:
+        render = structlog.processors.JSONRenderer(ensure_ascii=False)
+        self._log = structlog.wrap_logger(logger, processors=[render], wrapper_class=structlog.BoundLogger)
+
+    def answered(
+        self, ctx: RequestContext, request: SearchMemoryRequest, answer: SearchMemoryResponse, notes: Notes
+    ) -> None:
+        """A search was answered."""
+        self._log.info(
+            "search_memory",
+            **_who(ctx, request),
+            typed_query_count=len(answer.typed_queries),
+            seed_count=notes.seeds,
+            final_count=len(answer.hits),
+            warnings=answer.trace.warnings,
+            recheck_drop_reasons=dict(notes.drops),
+            total_ms=answer.trace.total_ms,
+        )
+
+    def failed(self, ctx: RequestContext, request: SearchMemoryRequest, code: str) -> None:
+        """A search was refused or failed."""
+        self._log.info("search_memory", **_who(ctx, request), error=code)
+
+
+def _who(ctx: RequestContext, request: SearchMemoryRequest) -> dict[str, Any]:
+    return {
+        "request_id": ctx.request_id,
+        "query_hash": query_hash(ctx.account_id, request.query),
+        "top_k": request.top_k,
+        "account_id": ctx.account_id,
+        "role": ctx.role,
+        "effective_owner_spaces": ctx.owner_spaces() or ["*"],
+    }
+
+
+def query_hash(account_id: str, query: str) -> str:
+    """A hash that tells equal queries of one account; salted with the account, so that accounts can't be compared."""
+    salted = hashlib.blake2b(query.encode("utf-8", "replace"), digest_size=8, key=account_id.encode()[:64])
+    return salted.hexdigest()

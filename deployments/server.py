@@ -1,0 +1,119 @@
+"""The process behind ``strata up``: deploys the graph on Ray, and takes both down again when it is told to stop.
+
+It stops on SIGTERM or SIGINT, and with ``--attached`` also when its standard input ends: then the process that started
+it is gone.
+"""
+
+import argparse
+import os
+import signal
+import sys
+import threading
+import time
+from pathlib import Path
+from types import FrameType
+from typing import Never
+
+import msgspec
+
+from contracts.errors import StrataError
+from deployments.settings import Settings, load
+
+# Where a status command reads how the replicas are.
+GRAPH_STATE = "graph.json"
+_REFRESH_S = 2.0
+_SIGNALS = (signal.SIGTERM, signal.SIGINT)
+
+
+class DeploymentState(msgspec.Struct, frozen=True):
+    """A deployment of the graph: Serve's word for its state, and its replicas counted by theirs."""
+
+    name: str
+    status: str
+    replicas: dict[str, int]
+
+
+def main() -> None:
+    """Serve until told to stop; exit code 1 and the reason as the last line when the graph can't be deployed."""
+    parser = argparse.ArgumentParser(prog="python -m deployments.server")
+    parser.add_argument("--config", type=Path)
+    parser.add_argument("--port", type=int)
+    parser.add_argument("--folder", type=Path, required=True, help="where its state lies")
+    parser.add_argument("--attached", action="store_true")
+    arguments = parser.parse_args()
+    if arguments.attached:
+        threading.Thread(target=_stop_at_end_of_input, daemon=True).start()
+    try:
+        _stop_on_signals()
+        run(with_port(load(arguments.config), arguments.port), arguments.folder)
+    except StrataError as error:
+        sys.exit(str(error))
+
+
+def run(settings: Settings, folder: Path) -> Never:
+    """Deploy the graph, then keep the state file of its replicas up to date until a signal comes."""
+    if settings.ray.address is None:
+        # Serve reads its switches when it is imported, here and in the processes that inherit them.
+        os.environ.update(settings.ray.environment)
+    from deployments import graph  # noqa: PLC0415
+
+    state = folder / GRAPH_STATE
+    state.unlink(missing_ok=True)
+    try:
+        graph.deploy(settings)
+        _stop_on_signals()  # Ray puts handlers of its own in place.
+        print(f"The graph is up at {settings.url}", flush=True)
+        while True:
+            _write(state)
+            time.sleep(_REFRESH_S)
+    finally:
+        for each in _SIGNALS:
+            signal.signal(each, signal.SIG_IGN)
+        state.unlink(missing_ok=True)
+        graph.shutdown(settings)
+
+
+def _write(state: Path) -> None:
+    from ray import serve  # noqa: PLC0415
+    from ray.exceptions import RayError  # noqa: PLC0415
+    from ray.serve.exceptions import RayServeException  # noqa: PLC0415
+
+    from deployments.graph import APP  # noqa: PLC0415
+
+    try:
+        app = serve.status().applications.get(APP)
+    except (RayError, RayServeException):
+        return  # Serve's controller restarts by itself; the next look finds it.
+    parts = [
+        DeploymentState(name, part.status, {str(state): count for state, count in part.replica_states.items()})
+        for name, part in (app.deployments if app else {}).items()
+    ]
+    fresh = state.with_suffix(".new")
+    fresh.write_bytes(msgspec.json.encode(parts))
+    fresh.replace(state)
+
+
+def with_port(settings: Settings, port: int | None) -> Settings:
+    """The settings with another port."""
+    if port is None:
+        return settings
+    return settings.model_copy(update={"server": settings.server.model_copy(update={"port": port})})
+
+
+def _stop_on_signals() -> None:
+    for each in _SIGNALS:
+        signal.signal(each, _stop)
+
+
+def _stop(number: int, frame: FrameType | None) -> Never:
+    sys.exit(0)
+
+
+def _stop_at_end_of_input() -> None:
+    while sys.stdin.buffer.read(4096):
+        pass
+    os.kill(os.getpid(), signal.SIGTERM)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,158 @@
+"""The one transport of the graph: a stage call is one gRPC hop of msgpack bytes under a deadline.
+
+Serve's default transport (by reference) does not cancel the callee when the caller gives up; its gRPC transport does,
+so every handle goes through :func:`connect`. Errors of ``contracts.errors`` travel inside the reply: they keep their
+class and fields, and a caller's mistake does not fill the log of a replica with tracebacks.
+"""
+
+import asyncio
+import logging
+from typing import Any, Generic, TypeVar
+
+import msgspec
+from ray.exceptions import RayActorError
+from ray.serve.exceptions import BackPressureError, DeploymentUnavailableError
+from ray.serve.handle import DeploymentHandle
+
+from contracts import errors
+from contracts.context import RequestContext
+from contracts.deadline import Deadline
+from contracts.errors import Overloaded, StageFailed, StageTimeout, StrataError
+from contracts.records import ModelRef
+
+In = TypeVar("In")
+Out = TypeVar("Out")
+
+logger = logging.getLogger("ray.serve")
+
+_ENCODER = msgspec.msgpack.Encoder()
+_OK, _ERROR = b"\x00", b"\x01"
+_ERROR_FIELDS = msgspec.msgpack.Decoder(tuple[str, str, str, str, str])
+_ERROR_CLASSES = {
+    kind.__name__: kind for kind in vars(errors).values() if isinstance(kind, type) and issubclass(kind, StrataError)
+}
+
+
+def encode_call(ctx: RequestContext, deadline: Deadline, request: object) -> bytes:
+    """Pack the arguments of a stage call."""
+    return _ENCODER.encode((ctx, deadline, request))
+
+
+def encode_result(result: object) -> bytes:
+    """Pack what a stage returned."""
+    return _OK + _ENCODER.encode(result)
+
+
+def encode_error(error: StrataError) -> bytes:
+    """Pack what a stage raised."""
+    return _ERROR + _ENCODER.encode((type(error).__name__, error.message, error.field, error.remedy, error.stage))
+
+
+def decode_reply(reply: bytes, decoder: "msgspec.msgpack.Decoder[Out]") -> Out:
+    """Unpack a reply.
+
+    Raises:
+        StrataError: The one that the stage raised.
+        msgspec.MsgspecError: The reply is garbage.
+    """
+    body = memoryview(reply)[1:]
+    if reply[:1] == _OK:
+        return decoder.decode(body)
+    kind, message, field, remedy, stage = _ERROR_FIELDS.decode(body)
+    raise _ERROR_CLASSES.get(kind, StageFailed)(message, field=field, remedy=remedy, stage=stage)
+
+
+def connect(handle: DeploymentHandle[Any]) -> DeploymentHandle[Any]:
+    """A handle bound to the transport. Call it inside the event loop that will make the calls.
+
+    The router shares that loop: a call then hops no thread, and a cancelled await cancels the call itself.
+    """
+    if not handle.is_initialized:
+        handle._init(_run_router_in_separate_loop=False)
+    return handle.options(_by_reference=False, request_serialization="pickle", response_serialization="pickle")
+
+
+async def call_with_deadline(
+    handle: DeploymentHandle[Any],
+    ctx: RequestContext,
+    deadline: Deadline,
+    request: object,
+    decoder: "msgspec.msgpack.Decoder[Out]",
+) -> Out:
+    """Call a stage and give up at the deadline, cancelling the work in the replica.
+
+    Args:
+        handle: From :func:`connect`.
+        ctx: Who asks.
+        deadline: When to give up; the replica stops by itself then, too.
+        request: The stage's request.
+        decoder: Of the stage's result.
+
+    Raises:
+        StrataError: Raised by the stage, unchanged.
+        StageTimeout: The deadline passed.
+        Overloaded: The stage's queue is full.
+        StageFailed: Anything else; what exactly goes to the log, not to the caller.
+    """
+    stage = handle.deployment_name
+    reply = await _within(deadline.left(), handle, encode_call(ctx, deadline, request))
+    try:
+        return decode_reply(reply, decoder)
+    except StrataError as error:
+        error.stage = error.stage or stage
+        raise
+    except msgspec.MsgspecError:
+        raise StageFailed("The stage answered something else than it should.", stage=stage) from None
+
+
+async def _within(seconds: float, handle: DeploymentHandle[Any], *args: Any) -> Any:
+    """What the replica returns, or the error that stands for what went wrong; see :func:`call_with_deadline`."""
+    stage = handle.deployment_name
+    if seconds <= 0:
+        raise StageTimeout("No time was left to call the stage.", stage=stage)
+    response = handle.remote(*args)
+    try:
+        async with asyncio.timeout(seconds) as timer:
+            return await response
+    except asyncio.CancelledError:
+        task = asyncio.current_task()
+        if task and task.cancelling():
+            raise
+        raise StageFailed("The stage was stopped.", stage=stage) from None
+    except BackPressureError:
+        raise Overloaded("The stage has no room.", remedy="Retry in a moment.", stage=stage) from None
+    except (RayActorError, DeploymentUnavailableError):
+        raise StageFailed("The stage is not running.", stage=stage) from None
+    except Exception as error:
+        if timer.expired():
+            raise StageTimeout("The stage did not answer in time.", stage=stage) from None
+        logger.error("Call of stage %s failed: %s", stage, type(error).__name__)
+        raise StageFailed("The stage failed.", stage=stage) from None
+    finally:
+        response.cancel()
+
+
+class RemoteStage(Generic[In, Out]):
+    """A stage behind a Serve handle; to the chain just a stage.
+
+    Args:
+        handle: Of the stage's deployment; connect happens here, so construct it in the loop that calls.
+        result_type: What the stage returns.
+    """
+
+    def __init__(self, handle: DeploymentHandle[Any], result_type: type[Out]) -> None:
+        self._handle = connect(handle)
+        self._decoder = msgspec.msgpack.Decoder(result_type)
+
+    async def __call__(self, ctx: RequestContext, deadline: Deadline, request: In, /) -> Out:
+        """Call the stage; see :func:`call_with_deadline`."""
+        return await call_with_deadline(self._handle, ctx, deadline, request, self._decoder)
+
+    async def describe(self, seconds: float) -> ModelRef | None:
+        """Ask a replica whether it is up, and which model its vectors are of; see ``StageReplica.describe``.
+
+        Raises:
+            StageError: None answered within ``seconds``.
+        """
+        answer: ModelRef | None = await _within(seconds, self._handle.options(method_name="describe"))
+        return answer

@@ -1,0 +1,148 @@
+"""One real local Ray cluster, with the whole graph on it, for all integration tests."""
+
+import asyncio
+import socket
+from collections.abc import AsyncIterator, Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import httpx
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+from prometheus_client.samples import Sample
+from ray import serve
+
+from contracts.trace import STAGES
+from deployments import graph
+from deployments.keys import KeyStore
+from deployments.settings import Environment, RaySettings, Settings, parse, resolved
+from index.embedded import EmbeddedIndex
+from index.ingest import Ingest
+from models.load import load_embedder
+from tests.support.memories import TENANTS, Memories
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """Where the cluster is seen from outside."""
+
+    http_port: int
+    metrics_port: int
+
+    def scrape(self) -> "Scrape":
+        """All metrics, as Prometheus would scrape them."""
+        text = httpx.get(f"http://127.0.0.1:{self.metrics_port}/metrics", timeout=30).text
+        return Scrape([s for family in text_string_to_metric_families(text) for s in family.samples])
+
+
+@dataclass(frozen=True)
+class Scrape:
+    """The samples of one scrape."""
+
+    samples: list[Sample]
+
+    def total(self, name: str, **labels: str) -> float:
+        """The sum of ``ray_retrieval_<name>`` over all replicas; 0 while there is none."""
+        return sum(sample.value for sample in self.find(name, **labels))
+
+    def find(self, name: str, **labels: str) -> list[Sample]:
+        """The samples of ``ray_retrieval_<name>`` that have these labels."""
+        full = f"ray_retrieval_{name}"
+        return [s for s in self.samples if s.name == full and labels.items() <= s.labels.items()]
+
+
+@pytest.fixture(scope="session")
+def settings(tmp_path_factory: pytest.TempPathFactory) -> Settings:
+    """Hashed vectors need no model; long budgets let a busy machine degrade nothing by itself."""
+    budgets = {stage: {"budget_ms": 20_000, "reserve_ms": 0} for stage in STAGES}
+    budgets["embedder"]["budget_ms"] = 3_000
+    raw = {
+        "data_dir": str(tmp_path_factory.mktemp("strata")),
+        "embedder": {"backend": "deterministic"},
+        "server": {"port": free_port(), "read_timeout_ms": 20_000, "ready_timeout_ms": 20_000},
+        "chain": {
+            "timeout_ms": 60_000,
+            "budgets": budgets,
+        },
+        "ray": {
+            "num_cpus": 8,
+            "metrics_port": free_port(),
+            "object_store_mb": 128,
+            # Metrics reach the exporter within half a second instead of ten.
+            "environment": {**RaySettings().environment, "RAY_metrics_report_interval_ms": "500"},
+        },
+    }
+    return resolved(parse(raw), Environment())
+
+
+@pytest.fixture(scope="session")
+def cluster(settings: Settings) -> Iterator[Cluster]:
+    graph.start_ray(settings)
+    serve.start(http_options={"host": "127.0.0.1", "port": settings.server.port})
+    yield Cluster(settings.server.port, settings.ray.metrics_port or 0)
+    graph.shutdown(settings)
+
+
+@pytest.fixture(scope="session")
+async def corpus(settings: Settings) -> Settings:
+    """The settings, with the corpus of both tenants in the index."""
+    index = await EmbeddedIndex.open(settings.index_dir, settings.index.embedded, write=True)
+    ingest = Ingest(index, index, load_embedder(settings.embedder), settings.ingest)
+    for account_id in TENANTS:
+        report = await ingest.run(account_id, Memories(account_id))
+        assert not report.problems
+    await index.close()
+    return settings
+
+
+@pytest.fixture(scope="session")
+def served(cluster: Cluster, corpus: Settings) -> Iterator[str]:
+    """The URL of the running graph."""
+    graph.deploy(corpus)
+    yield corpus.url
+    serve.delete(graph.APP)
+
+
+@pytest.fixture(scope="session")
+def keys(settings: Settings) -> Iterator[KeyStore]:
+    store = KeyStore(settings.keys_path)
+    yield store
+    store.close()
+
+
+@pytest.fixture(scope="session")
+async def client(served: str, keys: KeyStore) -> AsyncIterator[Callable[..., httpx.AsyncClient]]:
+    """Makes HTTP clients that send a key made for them."""
+    clients = []
+
+    def make(account_id: str = "acme", **identity: Any) -> httpx.AsyncClient:
+        token, _ = keys.create(account_id, **identity)
+        headers = {"Authorization": f"Bearer {token}"}
+        clients.append(httpx.AsyncClient(base_url=served, headers=headers, timeout=90))
+        return clients[-1]
+
+    yield make
+    for each in clients:
+        await each.aclose()
+
+
+@pytest.fixture(scope="session")
+def alice(client: Callable[..., httpx.AsyncClient]) -> httpx.AsyncClient:
+    return client(user_space="user:alice")
+
+
+async def eventually(condition: Callable[[], Any]) -> Any:
+    """Wait until ``condition`` returns something true; the test's own time-out bounds the wait."""
+    while True:
+        result = condition()
+        if asyncio.iscoroutine(result):
+            result = await result
+        if result:
+            return result
+        await asyncio.sleep(0.1)

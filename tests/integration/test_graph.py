@@ -1,0 +1,200 @@
+"""The graph as a whole: its deployments, what it does when a part is gone, and that given up work stops."""
+
+import asyncio
+import json
+import os
+import signal
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+import ray
+from ray import serve
+from ray.serve.handle import DeploymentHandle
+from ray.serve.schema import ServeDeploySchema
+
+from contracts.context import RequestContext
+from contracts.deadline import Deadline
+from contracts.stages import Plan, PlanRequest
+from contracts.trace import STAGES
+from deployments import graph
+from deployments.ingress import Ingress
+from deployments.local import open_local
+from deployments.replicas import StageReplica
+from deployments.settings import Settings
+from deployments.transport import RemoteStage
+from tests.integration.conftest import eventually
+
+QUERY = "run a command and stop it after a timeout"
+
+
+def replica_pids(stage: str) -> set[int]:
+    details = serve.context._get_global_client().get_serve_details()
+    replicas = details["applications"][graph.APP]["deployments"][stage]["replicas"]
+    return {replica["pid"] for replica in replicas if replica["state"] == "RUNNING"}
+
+
+async def search(client: httpx.AsyncClient, **fields: Any) -> dict[str, Any]:
+    response = await client.post("/v1/search_memory", json={"query": QUERY, **fields})
+    assert response.status_code == 200, response.text
+    return response.json()
+
+
+def test_every_stage_is_a_deployment_of_its_own(served: str) -> None:
+    """D1."""
+    deployments = serve.status().applications[graph.APP].deployments
+    assert set(deployments) == {*STAGES, "reader", "ingress"}
+    pids = [pid for stage in deployments for pid in replica_pids(stage)]
+    assert len(set(pids)) == len(deployments)
+
+
+async def test_the_graph_answers_as_the_chain_in_this_process_does(alice: httpx.AsyncClient, corpus: Settings) -> None:
+    """Design decision 1: one chain, two ways to run it."""
+    from contracts.requests import SearchMemoryRequest
+
+    local = await open_local(corpus)
+    ctx = RequestContext("acme", user_space="user:alice")
+    for query in (QUERY, "索引备份与恢复规范", "noodles"):
+        here = await local.search(ctx, SearchMemoryRequest(query=query))
+        there = await search(alice, query=query)
+        assert [hit["uri"] for hit in there["hits"]] == [hit.uri for hit in here.hits]
+        assert [hit["score"] for hit in there["hits"]] == pytest.approx([hit.score for hit in here.hits])
+    await local.close()
+
+
+async def test_a_search_without_the_embedder_is_answered_by_keywords(alice: httpx.AsyncClient) -> None:
+    """C30, seed 1 §10: the vector service is down; the answer says so, and the graph recovers by itself."""
+    (pid,) = replica_pids("embedder")
+    os.kill(pid, signal.SIGKILL)
+    answer = await search(alice)
+    while not answer["degraded"]:
+        answer = await search(alice)
+    assert answer["degraded"][0]["stage"] == "embedder"
+    assert any(warning.startswith("embedder: RET-5") for warning in answer["trace"]["warnings"])
+    assert answer["hits"][0]["uri"].endswith("python/run")
+
+    async def recovered() -> bool:
+        return (await alice.get("/readyz")).status_code == 200
+
+    await eventually(recovered)
+    assert (await search(alice))["degraded"] == []
+
+
+class HangingPlanner:
+    """A planner that never answers and counts those who gave up."""
+
+    def __init__(self) -> None:
+        self.waiting = self.cancelled = 0
+
+    async def __call__(self, ctx: RequestContext, deadline: Deadline, request: PlanRequest) -> Plan:
+        if request.query == "report":
+            return Plan((), unsure=bool(self.cancelled))
+        self.waiting += 1
+        try:
+            await asyncio.sleep(3600)
+        except asyncio.CancelledError:
+            self.cancelled += 1
+            raise
+        raise AssertionError("It hangs.")
+
+
+class HangingReplica(StageReplica[PlanRequest, Plan]):
+    name = "hanging"
+    request_type = PlanRequest
+
+    async def open(self) -> HangingPlanner:  # type: ignore[override]
+        return HangingPlanner()
+
+
+@pytest.fixture(scope="module")
+async def hanging(served: str, corpus: Settings) -> AsyncIterator[RemoteStage[PlanRequest, Plan]]:
+    """A second ingress at /hanging whose planner hangs; its other stages are those of the graph."""
+    shared = {stage: DeploymentHandle(stage, graph.APP) for stage in [*STAGES, "reader"] if stage != "planner"}
+    planner = serve.deployment(HangingReplica).options(name="hanging", ray_actor_options={"num_cpus": 0.1})
+    app = serve.deployment(Ingress).options(name="ingress", ray_actor_options={"num_cpus": 0.1})
+    bound = app.bind(corpus, {"planner": planner.bind(), **shared})
+    await asyncio.to_thread(serve.run, bound, name="hanging", route_prefix="/hanging")
+    yield RemoteStage(DeploymentHandle("hanging", "hanging"), Plan)
+    await asyncio.to_thread(serve.delete, "hanging")
+
+
+async def test_a_client_that_hangs_up_stops_the_stage(
+    hanging: RemoteStage[PlanRequest, Plan], alice: httpx.AsyncClient
+) -> None:
+    """Design decision 3; the stage's budget is 20 s, so it is not the deadline that stops it."""
+    with pytest.raises(httpx.ReadTimeout):
+        await alice.post("/hanging/v1/search_memory", json={"query": QUERY}, timeout=1.0)
+
+    async def cancelled() -> bool:
+        report = await hanging(RequestContext(""), Deadline.after(30), PlanRequest("report", 1))
+        return report.unsure
+
+    await asyncio.wait_for(eventually(cancelled), 15)
+
+
+async def test_the_callers_timeout_holds_and_the_planner_degrades(
+    hanging: RemoteStage[PlanRequest, Plan], alice: httpx.AsyncClient
+) -> None:
+    response = await alice.post("/hanging/v1/search_memory", json={"query": QUERY, "timeout_ms": 1000})
+    answer = response.json()
+    assert response.status_code == 200
+    assert answer["degraded"][0]["stage"] == "planner"
+    assert answer["degraded"][0]["reason"].startswith("RET-5041")
+
+
+async def test_light_stages_can_run_inside_the_ingress(served: str, corpus: Settings, alice: httpx.AsyncClient) -> None:
+    """Design decision 1: a switch, the same answers."""
+    stages = corpus.stages.model_copy(update={"colocate": ("planner", "rechecker", "assembler")})
+    remote = {s: DeploymentHandle(s, graph.APP) for s in ("embedder", "seed_search", "expander", "reranker", "reader")}
+    app = serve.deployment(Ingress).options(name="ingress", ray_actor_options={"num_cpus": 0.1})
+    bound = app.bind(corpus.model_copy(update={"stages": stages}), remote)
+    await asyncio.to_thread(serve.run, bound, name="colocated", route_prefix="/colocated")
+    try:
+        response = await alice.post("/colocated/v1/search_memory", json={"query": QUERY})
+        assert response.json()["hits"] == (await search(alice))["hits"]
+        assert response.json()["degraded"] == []
+    finally:
+        await asyncio.to_thread(serve.delete, "colocated")
+
+
+def test_colocated_stages_have_no_deployment_in_the_graph(corpus: Settings) -> None:
+    stages = corpus.stages.model_copy(update={"colocate": ("planner",)})
+    app = graph.build(corpus.model_copy(update={"stages": stages}))
+    assert set(app._bound_deployment.init_args[1]) == {*STAGES, "reader"} - {"planner"}
+
+
+def test_the_app_builder_takes_the_settings_as_arguments(corpus: Settings) -> None:
+    """D3: what `serve deploy` and a RayService do."""
+    from ray.serve._private.api import call_user_app_builder_with_args_if_necessary
+
+    ServeDeploySchema.model_validate(
+        {"applications": [{"name": "strata", "import_path": "deployments.graph:app", "args": {"server": {"port": 9}}}]}
+    )
+    built = call_user_app_builder_with_args_if_necessary(graph.app, {"server": {"port": 9}})
+    assert built._bound_deployment.init_args[0].server.port == 9
+    with pytest.raises(ValueError, match="prot"):
+        call_user_app_builder_with_args_if_necessary(graph.app, {"server": {"prot": 9}})
+
+
+async def test_a_search_is_one_line_of_json_in_the_log_and_its_text_is_in_none(alice: httpx.AsyncClient) -> None:
+    """C42."""
+    secret = "zyzzyva noodles"
+    response = await alice.post("/v1/search_memory", json={"query": secret}, headers={"x-request-id": "log-test-1"})
+    assert response.status_code == 200
+    logs = Path(ray._private.worker.global_worker.node.get_session_dir_path()) / "logs"
+
+    def line() -> str | None:
+        files = (logs / "serve").glob("replica_strata_ingress*.log")
+        lines = [line for file in files for line in file.read_text().splitlines()]
+        return next((line for line in lines if "log-test-1" in line and "query_hash" in line), None)
+
+    found = await eventually(line)
+    entry = json.loads(found[found.index("{") :])
+    assert entry.keys() >= {
+        *("request_id", "query_hash", "typed_query_count", "top_k", "seed_count", "final_count", "warnings"),
+        *("account_id", "role", "effective_owner_spaces", "recheck_drop_reasons"),
+    }
+    assert entry["effective_owner_spaces"] == ["shared", "user:alice"]
+    assert not any("zyzzyva" in file.read_text(errors="replace") for file in logs.rglob("*.log"))

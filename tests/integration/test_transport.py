@@ -1,0 +1,192 @@
+"""Stage calls on a real cluster: what a caller gives up on stops, and errors arrive as they were raised."""
+
+import asyncio
+import os
+import signal
+from collections.abc import AsyncIterator
+from typing import Any
+
+import msgspec
+import pytest
+from ray import serve
+from ray.serve.handle import DeploymentHandle
+
+from contracts.context import RequestContext
+from contracts.deadline import Deadline
+from contracts.errors import InvalidFilter, Overloaded, StageFailed, StageTimeout, TargetForbidden
+from deployments.replicas import StageReplica
+from deployments.transport import RemoteStage
+
+CTX = RequestContext("acme", request_id="r1")
+
+
+class Order(msgspec.Struct):
+    """What the probe stage shall do."""
+
+    act: str = "answer"
+    seconds: float = 0.0
+
+
+class Report(msgspec.Struct):
+    """What the probe stage has lived through."""
+
+    account_id: str
+    pid: int
+    started: int
+    cancelled: int
+    running: int
+
+
+class ProbeStage:
+    """A stage that counts what happens to its calls."""
+
+    def __init__(self) -> None:
+        self.started = self.cancelled = self.running = 0
+
+    async def __call__(self, ctx: RequestContext, deadline: Deadline, order: Order) -> Report:
+        if order.act == "report":
+            return self._report(ctx)
+        self.started += 1
+        self.running += 1
+        try:
+            match order.act:
+                case "hang":
+                    await asyncio.sleep(3600)
+                case "forbid":
+                    raise TargetForbidden("You may not search there.", field="target_uri", remedy="Ask elsewhere.")
+                case "refuse":
+                    raise InvalidFilter("No such field.", field="filter.eq")
+                case "break":
+                    raise RuntimeError("query text that must not travel")
+                case "time out":
+                    raise TimeoutError
+                case "cancel":
+                    raise asyncio.CancelledError
+                case "garbage":
+                    return "no report"  # type: ignore[return-value]
+        except asyncio.CancelledError:
+            self.cancelled += 1
+            raise
+        finally:
+            self.running -= 1
+        return self._report(ctx)
+
+    def _report(self, ctx: RequestContext) -> Report:
+        return Report(ctx.account_id, os.getpid(), self.started, self.cancelled, self.running)
+
+
+class Probe(StageReplica[Order, Report]):
+    name = "probe"
+    request_type = Order
+
+    async def open(self) -> ProbeStage:  # type: ignore[override]
+        return ProbeStage()
+
+
+@pytest.fixture(scope="module")
+async def probe(cluster: Any) -> AsyncIterator[RemoteStage[Order, Report]]:
+    app = serve.deployment(Probe).options(
+        name="probe", ray_actor_options={"num_cpus": 0.1}, max_ongoing_requests=8, max_queued_requests=8
+    )
+    await asyncio.to_thread(serve.run, app.bind(), name="transport", route_prefix=None)
+    yield RemoteStage(DeploymentHandle("probe", "transport"), Report)
+    await asyncio.to_thread(serve.delete, "transport")
+
+
+async def report(probe: RemoteStage[Order, Report]) -> Report:
+    return await probe(CTX, Deadline.after(30), Order("report"))
+
+
+async def until(probe: RemoteStage[Order, Report], condition: Any) -> Report:
+    """The first report that satisfies ``condition``; the test's own timeout bounds the wait."""
+    while not condition(seen := await report(probe)):  # noqa: ASYNC110 -- the condition lies in another process
+        await asyncio.sleep(0.02)
+    return seen
+
+
+async def test_a_call_brings_the_context_and_the_result_across(probe: RemoteStage[Order, Report]) -> None:
+    answer = await probe(CTX, Deadline.after(30), Order())
+    assert answer.account_id == "acme"
+    assert answer.pid != os.getpid()
+
+
+async def test_a_hanging_stage_gives_stage_timeout_and_its_work_stops(probe: RemoteStage[Order, Report]) -> None:
+    """D2, design decision 3: time-outs cancel the work they gave up on."""
+    before = await report(probe)
+    with pytest.raises(StageTimeout) as caught:
+        await probe(CTX, Deadline.after(0.3), Order("hang"))
+    assert caught.value.stage == "probe"
+    after = await until(probe, lambda seen: seen.cancelled > before.cancelled)
+    assert after.started == before.started + 1
+    assert after.running == 0
+
+
+async def test_cancelling_the_caller_stops_the_stage_long_before_its_deadline(
+    probe: RemoteStage[Order, Report],
+) -> None:
+    before = await report(probe)
+    call = asyncio.create_task(probe(CTX, Deadline.after(3600), Order("hang")))
+    await until(probe, lambda seen: seen.started > before.started)
+    call.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await call
+    await until(probe, lambda seen: seen.cancelled > before.cancelled)
+
+
+async def test_a_call_whose_deadline_has_passed_never_starts(probe: RemoteStage[Order, Report]) -> None:
+    before = await report(probe)
+    with pytest.raises(StageTimeout):
+        await probe(CTX, Deadline.after(-1), Order())
+    assert (await report(probe)).started == before.started
+
+
+@pytest.mark.parametrize(("act", "kind"), [("forbid", TargetForbidden), ("refuse", InvalidFilter)])
+async def test_errors_of_the_contract_arrive_as_the_same_class(
+    probe: RemoteStage[Order, Report], act: str, kind: type[Exception]
+) -> None:
+    with pytest.raises(kind) as caught:
+        await probe(CTX, Deadline.after(30), Order(act))
+    assert caught.value.stage == "probe"  # type: ignore[attr-defined]
+    assert caught.value.field in {"target_uri", "filter.eq"}  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("act", ["break", "time out", "cancel", "garbage"])
+async def test_any_other_failure_is_stage_failed_and_tells_nothing(probe: RemoteStage[Order, Report], act: str) -> None:
+    with pytest.raises(StageFailed) as caught:
+        await probe(CTX, Deadline.after(30), Order(act))
+    assert caught.value.stage == "probe"
+    assert "query text" not in str(caught.value)
+    assert caught.value.retryable
+
+
+async def test_a_full_queue_refuses_instead_of_waiting(probe: RemoteStage[Order, Report]) -> None:
+    calls = [asyncio.create_task(probe(CTX, Deadline.after(3600), Order("hang"))) for _ in range(40)]
+    done, pending = await asyncio.wait(calls, return_when=asyncio.FIRST_EXCEPTION)
+    assert all(isinstance(call.exception(), Overloaded) for call in done)
+    for call in pending:
+        call.cancel()
+    await asyncio.gather(*calls, return_exceptions=True)
+
+
+async def test_after_a_storm_of_cancelled_calls_the_replica_is_free_again(probe: RemoteStage[Order, Report]) -> None:
+    """A cancel race must not leave the replica at max_ongoing_requests (ray-project/ray 44644)."""
+    for _ in range(10):
+        calls = [asyncio.create_task(probe(CTX, Deadline.after(3600), Order("hang"))) for _ in range(12)]
+        await asyncio.sleep(0)
+        for call in calls:
+            call.cancel()
+        await asyncio.gather(*calls, return_exceptions=True)
+    answers = await asyncio.gather(*[probe(CTX, Deadline.after(60), Order()) for _ in range(8)])
+    assert len(answers) == 8
+    await until(probe, lambda seen: seen.running == 0)
+
+
+async def test_a_killed_replica_is_stage_failed_or_retried_but_never_hangs(probe: RemoteStage[Order, Report]) -> None:
+    before = await report(probe)
+    call = asyncio.create_task(probe(CTX, Deadline.after(60), Order("hang")))
+    await until(probe, lambda seen: seen.started > before.started)
+    os.kill(before.pid, signal.SIGKILL)
+    with pytest.raises((StageFailed, StageTimeout)):
+        await call
+    revived = await probe(CTX, Deadline.after(120), Order("report"))
+    assert revived.pid != before.pid

@@ -1,0 +1,88 @@
+"""``strata keys`` and the key that a machine's commands use."""
+
+import json
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from contracts.errors import ConfigError
+from deployments.cli import common
+from deployments.cli.app import app
+from deployments.keys import KeyStore
+from deployments.settings import Settings, load
+
+
+@pytest.fixture
+def settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Settings:
+    monkeypatch.setenv("STRATA_HOME", str(tmp_path))
+    monkeypatch.delenv("STRATA_API_KEY", raising=False)
+    return load()
+
+
+def strata(*arguments: str) -> str:
+    done = CliRunner().invoke(app, ["keys", *arguments])
+    assert done.exit_code == 0, done.stderr
+    return done.stdout
+
+
+def test_a_key_is_printed_once_and_holds(settings: Settings) -> None:
+    token = strata("create", "--account", "acme", "--role", "agent", "--agent-space", "agent:a").strip()
+    context = KeyStore(settings.keys_path).authenticate(token).context("r")
+    assert (context.account_id, context.role, context.agent_space) == ("acme", "agent", "agent:a")
+    listed = strata("list", "--json")
+    assert token.split("_")[1] in listed
+    assert token.split("_")[2] not in listed
+
+
+def test_a_saved_key_is_used_and_not_shown(settings: Settings) -> None:
+    shown = strata("create", "--save")
+    token = common.find_key(settings, None)
+    assert KeyStore(settings.keys_path).authenticate(token).account_id == common.ACCOUNT
+    assert token not in shown
+    assert common.key_file(settings).stat().st_mode & 0o777 == 0o600
+
+
+def test_saving_replaces_the_saved_key(settings: Settings) -> None:
+    strata("create", "--save")
+    first = common.find_key(settings, None)
+    strata("create", "--save")
+    assert common.find_key(settings, None) != first
+
+
+def test_a_key_given_goes_before_the_environment_and_that_before_the_saved_one(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    common.save_key(settings, "saved")
+    assert common.find_key(settings, None) == "saved"
+    monkeypatch.setenv("STRATA_API_KEY", "variable")
+    assert common.find_key(settings, None) == "variable"
+    assert common.find_key(settings, "given") == "given"
+
+
+def test_without_a_key_the_error_tells_how_to_make_one(settings: Settings) -> None:
+    with pytest.raises(ConfigError) as error:
+        common.find_key(settings, None)
+    assert "strata keys create" in error.value.remedy
+    assert "--save" in error.value.remedy
+
+
+def test_a_revoked_key_is_listed_as_such_and_cant_be_revoked_again(settings: Settings) -> None:
+    key_id = strata("create").split("_")[1]
+    strata("revoke", key_id)
+    assert "revoked" in strata("list")
+    again = CliRunner().invoke(app, ["keys", "revoke", key_id])
+    assert again.exit_code == 1
+    assert "strata keys list" in again.stderr
+
+
+def test_an_expiry_in_days_is_kept(settings: Settings) -> None:
+    made = json.loads(strata("create", "--expires-days", "2", "--json"))
+    (key,) = KeyStore(settings.keys_path).list()
+    assert key.key_id == made["key_id"]
+    assert key.expires_at - key.created_at == pytest.approx(2 * 24 * 3600 * 1000, abs=60_000)
+
+
+def test_a_key_that_expires_at_once_is_not_made(settings: Settings) -> None:
+    done = CliRunner().invoke(app, ["keys", "create", "--expires-days", "0"])
+    assert done.exit_code == 2
