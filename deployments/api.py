@@ -4,7 +4,6 @@ The routes are plain Starlette routes of a FastAPI app: a body is validated once
 is encoded once, straight from its structs.
 """
 
-import logging
 import re
 import time
 import uuid
@@ -24,9 +23,9 @@ from contracts.requests import ReadBatchRequest, ReadMemoryRequest, SearchMemory
 from contracts.responses import ReadBatchResponse, ReadMemoryResponse, SearchMemoryResponse
 from deployments.http_errors import as_strata_error, error_response, json_response
 from deployments.keys import KeyStore
+from deployments.logs import SearchLog, take_notes
 from deployments.metrics import RequestMetrics
 from deployments.openapi import Health, Readiness, document
-from deployments.search_log import SearchLog, take_notes
 from deployments.service import Service
 from deployments.settings import ServerSettings
 
@@ -59,7 +58,7 @@ class Api:
         self._ready = ready
         self._settings = settings
         self._metrics = metrics
-        self._log = SearchLog(logging.getLogger("ray.serve"))
+        self._log = SearchLog()
         self._ongoing = 0
 
     def app(self) -> FastAPI:

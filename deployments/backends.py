@@ -1,16 +1,25 @@
 """From settings to an open index."""
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from deployments.settings import IndexSettings
-from index.embedded import EmbeddedIndex
+
+if TYPE_CHECKING:
+    from index.embedded.index import EmbeddedIndex
 
 
-async def open_index(folder: Path, settings: IndexSettings) -> EmbeddedIndex:
-    """Open the index of a data folder.
+async def open_index(folder: Path, settings: IndexSettings) -> "EmbeddedIndex":
+    """Open the index of a data folder for reading.
 
     Args:
         folder: ``Settings.index_dir``; made when it is missing.
         settings: Which backend, and its own settings.
+
+    Raises:
+        ConfigError: The folder is of another version of this product.
     """
+    # Seconds and 100 MB that processes without an index shall not pay; and Ray should not fork with LanceDB's threads.
+    from index.embedded.index import EmbeddedIndex  # noqa: PLC0415
+
     return await EmbeddedIndex.open(folder, settings.embedded)

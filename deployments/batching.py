@@ -21,6 +21,9 @@ from contracts.errors import StageTimeout
 from contracts.ports import PairScorer, TextRole
 from contracts.stages import EmbedRequest, QueryVectors, Stage
 
+# A batch that takes longer than this hangs: the replica is to be replaced.
+HANGING_S = 60.0
+
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
@@ -175,3 +178,9 @@ class SharedScorer:
         scores = await self._loop.run_in_executor(self._thread, self._scorer.score, pairs)
         ends = np.cumsum([len(batch) for batch in batches])
         return np.split(scores, ends[:-1])
+
+
+def check_batch(seconds: float) -> None:
+    """Raise when a batch has taken so long that it hangs; for ``check_health``."""
+    if seconds > HANGING_S:
+        raise RuntimeError(f"A batch has taken {seconds:.0f} s.")

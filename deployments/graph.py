@@ -17,18 +17,16 @@ from ray.serve.schema import ApplicationStatus, ApplicationStatusOverview, Loggi
 
 from contracts.errors import ConfigError
 from deployments.ingress import Ingress
-from deployments.replicas import (
-    AssemblerReplica,
-    EmbedderReplica,
-    ExpanderReplica,
-    PlannerReplica,
-    ReaderReplica,
-    RecheckerReplica,
-    RerankerReplica,
-    SeedSearchReplica,
-    StageReplica,
-)
 from deployments.settings import BatchSettings, DeploymentSettings, Environment, Settings, resolved
+from deployments.stages.assembler import AssemblerReplica
+from deployments.stages.base import StageReplica
+from deployments.stages.embedder import EmbedderReplica
+from deployments.stages.expander import ExpanderReplica
+from deployments.stages.planner import PlannerReplica
+from deployments.stages.reader import ReaderReplica
+from deployments.stages.rechecker import RecheckerReplica
+from deployments.stages.reranker import RerankerReplica
+from deployments.stages.seed_search import SeedSearchReplica
 
 APP = "strata"
 # A search ends by its own deadline; the proxy's time-out is for an ingress that hangs.
@@ -53,7 +51,7 @@ def build(settings: Settings) -> Application:
     index = (settings.index_dir, settings.index)
     graph = {
         "planner": _bind(PlannerReplica, stages.planner.deployment, stages.planner.config),
-        "embedder": _bind(EmbedderReplica, stages.embedder.deployment, settings.embedder, tuning=stages.embedder.batch),
+        "embedder": _bind(EmbedderReplica, stages.embedder.deployment, settings.embedder, batch=stages.embedder.batch),
         "seed_search": _bind(
             SeedSearchReplica, stages.seed_search.deployment, *index, stages.seed_search.config, scoring
         ),
@@ -63,7 +61,7 @@ def build(settings: Settings) -> Application:
             RerankerReplica,
             stages.reranker.deployment,
             *(stages.reranker.config, settings.cross_encoder, stages.reranker.side_by_side),
-            tuning=stages.reranker.batch,
+            batch=stages.reranker.batch,
         ),
         "assembler": _bind(AssemblerReplica, stages.assembler.deployment, stages.assembler.config),
         "reader": _bind(ReaderReplica, stages.reader.deployment, *index, stages.reader.config),
@@ -75,32 +73,13 @@ def build(settings: Settings) -> Application:
     return _deployment(Ingress, "ingress", options).bind(settings, remote)
 
 
-def start_ray(settings: Settings) -> None:
-    """Join the cluster of the settings, or start one on this machine; nothing when this process has one already."""
-    if ray.is_initialized():
-        return
-    cluster = settings.ray
-    if cluster.address:
-        ray.init(address=cluster.address, log_to_driver=False)
-        return
-    os.environ.update(cluster.environment)
-    ray.init(
-        address="local",
-        num_cpus=cluster.num_cpus,
-        include_dashboard=cluster.dashboard,
-        object_store_memory=cluster.object_store_mb * 2**20,
-        log_to_driver=False,
-        _metrics_export_port=cluster.metrics_port,
-    )
-
-
-def deploy(settings: Settings) -> None:
-    """Run the graph, replacing an earlier one, and wait until every replica is ready.
+def start(settings: Settings) -> None:
+    """Join the Ray cluster of the settings, or start one on this machine, and start Serve on it.
 
     Raises:
-        ConfigError: The port is taken, a replica can't start (with its own words), or time ran out.
+        ConfigError: The port is taken.
     """
-    start_ray(settings)
+    _start_ray(settings)
     if settings.ray.address is None and not serve.status().proxies:
         _check_port(settings.server.host, settings.server.port)
     serve.start(
@@ -111,6 +90,15 @@ def deploy(settings: Settings) -> None:
             "request_timeout_s": settings.longest_request_s + _PROXY_GRACE_S,
         },
     )
+
+
+def deploy(settings: Settings) -> None:
+    """Run the graph, replacing an earlier one, and wait until every replica is ready.
+
+    Raises:
+        ConfigError: The port is taken, a replica can't start (with its own words), or time ran out.
+    """
+    start(settings)
     # The ingress writes one line a search; Serve's own line a call and replica would only repeat it.
     quiet = LoggingConfig(enable_access_log=False)
     _run(build(settings), _blocking=False, name=APP, route_prefix="/", logging_config=quiet)
@@ -128,15 +116,34 @@ def shutdown(settings: Settings) -> None:
     ray.shutdown()
 
 
+def _start_ray(settings: Settings) -> None:
+    """Nothing when this process has joined a cluster already."""
+    if ray.is_initialized():
+        return
+    cluster = settings.ray
+    if cluster.address:
+        ray.init(address=cluster.address, log_to_driver=False)
+        return
+    os.environ.update(cluster.environment)
+    ray.init(
+        address="local",
+        num_cpus=cluster.num_cpus,
+        include_dashboard=cluster.dashboard,
+        object_store_memory=cluster.object_store_mb * 2**20,
+        log_to_driver=False,
+        _metrics_export_port=cluster.metrics_port,
+    )
+
+
 def _bind(
     replica: type[StageReplica[Any, Any]],
     deployment: DeploymentSettings,
     *args: object,
-    tuning: BatchSettings | None = None,
+    batch: BatchSettings | None = None,
 ) -> Application:
     options = deployment.options()
-    if tuning:
-        options["user_config"] = tuning.model_dump()
+    if batch:
+        options["user_config"] = batch.model_dump()
     return _deployment(replica, replica.name, options).bind(*args)
 
 
@@ -162,9 +169,8 @@ def _wait_running(seconds: float) -> None:
         if status and status.status in {ApplicationStatus.DEPLOY_FAILED, ApplicationStatus.UNHEALTHY}:
             raise ConfigError(*_failure(status))
         if time.monotonic() > end:
-            waiting = (
-                sorted(name for name, part in status.deployments.items() if part.status != "HEALTHY") if status else []
-            )
+            parts = status.deployments if status else {}
+            waiting = sorted(name for name, part in parts.items() if part.status != "HEALTHY")
             raise ConfigError(
                 f"The graph is not up after {seconds:.0f} s; still waiting for: {', '.join(waiting)}.",
                 field="ray.ready_timeout_s",

@@ -1,6 +1,5 @@
 """The one place that maps errors to HTTP."""
 
-import logging
 from collections.abc import Mapping
 from typing import Any
 
@@ -21,8 +20,7 @@ from contracts.errors import (
     Unauthenticated,
 )
 from contracts.responses import ErrorBody
-
-logger = logging.getLogger("ray.serve")
+from deployments.logs import log_unexpected
 
 # Fields whose errors have a code of their own, whatever is wrong with them (C3).
 _OWN_CODES: Mapping[str, type[RequestError]] = {
@@ -50,6 +48,8 @@ def error_response(error: Exception, request_id: str) -> Response:
         body = ErrorBody(request_id, f"HTTP-{error.status_code}", str(error.detail))
         return json_response(body, error.status_code, error.headers)
     known = as_strata_error(error)
+    if type(known) is StrataError:
+        log_unexpected(error, "the ingress")
     body = ErrorBody(
         request_id, known.code, known.message, known.field, known.remedy, known.stage, retryable=known.retryable
     )
@@ -62,7 +62,6 @@ def as_strata_error(error: Exception) -> StrataError:
         return error
     if isinstance(error, ValidationError):
         return _invalid_body(error.errors(include_input=False, include_url=False, include_context=False)[0])
-    logger.exception("Unexpected error.", exc_info=error)
     return StrataError("The service failed unexpectedly.", remedy="Report it with the request_id.")
 
 

@@ -25,9 +25,9 @@ from deployments.api import Api
 from deployments.backends import open_index
 from deployments.bounded import Bounded
 from deployments.keys import KeyStore
+from deployments.logs import Noted
 from deployments.metrics import ChainMetrics, RequestMetrics
 from deployments.openapi import Readiness
-from deployments.search_log import Noted
 from deployments.service import Service
 from deployments.settings import Settings
 from deployments.transport import RemoteStage
@@ -35,6 +35,9 @@ from stages.assembler import Assembler
 from stages.chain import Chain, Stages
 from stages.planner import Planner
 from stages.rechecker import Rechecker
+
+# How long a new ingress waits for the stages before it takes requests all the same.
+_WARM_UP_S = 30.0
 
 _RESULTS: Mapping[str, type[Any]] = {
     "planner": Plan,
@@ -71,6 +74,8 @@ class Ingress:
             settings.server,
             RequestMetrics(),
         )
+        # The first call of a handle finds the replicas and connects; no search shall wait for that.
+        await self._describe(_WARM_UP_S)
 
     def __serve_build_asgi_app__(self) -> FastAPI:
         """Called by Serve once the constructor is done."""
@@ -95,17 +100,18 @@ class Ingress:
 
     async def _readiness(self) -> Readiness:
         """Every stage of the graph answers, and the index holds vectors of the embedder's model."""
-        seconds = self._settings.server.ready_timeout_ms / 1000
-        answers = await asyncio.gather(
-            *(stage.describe(seconds) for stage in self._remote.values()), return_exceptions=True
-        )
-        described = dict(zip(self._remote, answers, strict=True))
+        described = await self._describe(self._settings.server.ready_timeout_ms / 1000)
         states = {
             name: "ok" if answer is None or isinstance(answer, ModelRef) else _wrong(answer)
             for name, answer in described.items()
         }
         reason = _reason(states, described.get("seed_search"), described.get("embedder"))
         return Readiness(not reason, states, reason)
+
+    async def _describe(self, seconds: float) -> dict[str, ModelRef | BaseException | None]:
+        """What each remote stage says of itself, or why it does not."""
+        asked = (stage.describe(seconds) for stage in self._remote.values())
+        return dict(zip(self._remote, await asyncio.gather(*asked, return_exceptions=True), strict=True))
 
 
 def _wrong(error: BaseException) -> str:

@@ -26,7 +26,7 @@ _ASK_S = 5.0
 # Start times are known in clock ticks of 10 ms.
 _SAME_START = 0.05
 _KILL_PATIENCE = 10.0
-_TAIL_LINES = 15
+_TAIL_LINES = 5
 
 
 class Run(msgspec.Struct, frozen=True):
@@ -80,11 +80,13 @@ class Run(msgspec.Struct, frozen=True):
             return None
 
     def tail(self) -> str:
-        """The last lines of its log."""
-        with suppress(OSError):
+        """The last lines of its log, those of tracebacks left out."""
+        try:
             lines = Path(self.log).read_text(encoding="utf-8", errors="replace").splitlines()
-            return "\n".join(lines[-_TAIL_LINES:])
-        return ""
+        except OSError:
+            return ""
+        telling = [line for line in lines if line and not line.startswith((" ", "\t", "Traceback"))]
+        return "\n".join(telling[-_TAIL_LINES:])
 
 
 class Service:

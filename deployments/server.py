@@ -10,6 +10,7 @@ import signal
 import sys
 import threading
 import time
+import traceback
 from pathlib import Path
 from types import FrameType
 from typing import Never
@@ -48,6 +49,9 @@ def main() -> None:
         run(with_port(load(arguments.config), arguments.port), arguments.folder)
     except StrataError as error:
         sys.exit(str(error))
+    except Exception as error:
+        traceback.print_exc()
+        sys.exit(f"Unexpected error: {type(error).__name__}: {error}")
 
 
 def run(settings: Settings, folder: Path) -> Never:
@@ -110,7 +114,8 @@ def _stop(number: int, frame: FrameType | None) -> Never:
 
 
 def _stop_at_end_of_input() -> None:
-    while sys.stdin.buffer.read(4096):
+    # Unbuffered: a thread inside sys.stdin keeps its lock, and the interpreter from ending.
+    while os.read(0, 4096):
         pass
     os.kill(os.getpid(), signal.SIGTERM)
 

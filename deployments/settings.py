@@ -20,7 +20,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 
 from contracts.errors import ConfigError
 from contracts.trace import STAGES
-from index.embedded import EmbeddedConfig
+from index.embedded.config import EmbeddedConfig
 from index.ingest import IngestConfig
 from models.config import CrossEncoderConfig, EmbedderModelConfig
 from stages.assembler import AssemblerConfig

@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Awaitable, Mapping, Sequence
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 import msgspec
 
@@ -30,6 +30,18 @@ from evaluation.measures import DEPTH, Quality, measure
 _PATIENCE_S = 3600.0
 
 Result = TypeVar("Result")
+
+
+class Progress(Protocol):
+    """Told how far an evaluation is."""
+
+    def __call__(self, phase: str, done: int, total: int | None, /) -> None:
+        """``search`` counts queries; the other phases are those of the ingest."""
+        ...
+
+
+def silent(phase: str, done: int, total: int | None, /) -> None:
+    """A progress that nobody looks at."""
 
 
 class Setup(msgspec.Struct, frozen=True):
@@ -74,15 +86,22 @@ class Column(msgspec.Struct, frozen=True):
     ms: float
 
 
-async def ablate(dataset: Dataset, setup: Setup) -> list[Column]:
+async def ablate(dataset: Dataset, setup: Setup, progress: Progress = silent) -> list[Column]:
     """Run all queries of a collection through the stages.
+
+    Args:
+        dataset: The collection.
+        setup: The stages, and where its documents are.
+        progress: Told how many queries are done.
 
     Returns:
         BM25, dense, fused (the seed search), + expansion and, where there is a reranker, + rerank.
     """
     run = _Run(dataset, setup)
     for start in range(0, len(dataset.questions), setup.batch):
-        await run.batch(dataset.questions[start : start + setup.batch])
+        batch = dataset.questions[start : start + setup.batch]
+        await run.batch(batch)
+        progress("search", start + len(batch), len(dataset.questions))
     return run.columns()
 
 

@@ -9,11 +9,12 @@ import msgspec
 from contracts.context import RequestContext
 from contracts.errors import InvalidInput
 from contracts.ports import Embedder, PairScorer
-from evaluation.ablation import Column, Setup, ablate
+from evaluation.ablation import Column, Progress, Setup, ablate, silent
 from evaluation.collection import context_type, place, source_of
 from evaluation.datasets import Dataset
-from index.embedded import EmbeddedConfig, EmbeddedIndex
-from index.ingest import Ingest, IngestConfig, Progress, silent
+from index.embedded.config import EmbeddedConfig
+from index.embedded.index import EmbeddedIndex
+from index.ingest import Ingest, IngestConfig
 from stages.embedder import EmbedderStage
 from stages.expander import Expander, ExpanderConfig
 from stages.reranker import Reranker, RerankerConfig
@@ -90,7 +91,7 @@ async def evaluate(
         embedder: Embeds documents and queries.
         parts: The configuration under test.
         work: Folder for the indices, one a collection and model. What is there and unchanged is used again.
-        progress: Told how far the ingest is.
+        progress: Told how far it is.
         fresh: Build the index anew.
 
     Raises:
@@ -122,7 +123,7 @@ async def evaluate(
             limit=parts.seed_search.limit,
         )
         searching = time.perf_counter()
-        columns = await ablate(dataset, setup)
+        columns = await ablate(dataset, setup, progress)
         searched = time.perf_counter()
         stats = await index.stats()
     finally:

@@ -9,7 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from contracts.context import RequestContext
 from contracts.deadline import Deadline
-from contracts.errors import RequestError, StageError, StageFailed, StageTimeout
+from contracts.errors import Overloaded, RequestError, StageError, StageFailed, StageTimeout
 from contracts.stages import Observer, Stage
 from contracts.trace import STAGES, Degradation, Event, ThinkingTrace, Trace
 
@@ -102,6 +102,9 @@ class Run:
         seconds = self._deadline.share(self._budgets[name].budget_ms / 1000, self._reserve_after(name))
         try:
             answer = await _within(seconds, stage, self.ctx, request)
+        except Overloaded as error:
+            # A stage without room is like one that is down: the search goes on without its part.
+            reason = f"{error.code}: {error.message}"
         except RequestError:
             raise
         except TimeoutError:

@@ -98,7 +98,7 @@ def _kind_of(place: Path) -> Kind:
 async def run(settings: "Settings", account: str, source: "Source", *, quiet: bool = False) -> "IngestReport":
     """Ingest a source into the settings' index, showing how far it is."""
     from deployments.cli.progress import counters  # noqa: PLC0415
-    from index.embedded import EmbeddedIndex  # noqa: PLC0415
+    from index.embedded.index import EmbeddedIndex  # noqa: PLC0415
     from index.ingest import Ingest  # noqa: PLC0415
     from models.load import load_embedder  # noqa: PLC0415
 

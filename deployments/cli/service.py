@@ -54,10 +54,11 @@ def down(config: ConfigOption = None) -> None:
     """Stop the local service and wait until all its processes are gone."""
     from deployments.lifecycle import Service  # noqa: PLC0415
 
-    service = Service(common.run_folder(common.load_settings(config)))
+    folder = common.run_folder(common.load_settings(config))
+    service = Service(folder)
     run = service.last()
     if run is None:
-        print("No service is running.")
+        print(f"No service was started from here (its state would be in {folder}).")
         return
     count = len(run.processes())
     stop(service, run)
@@ -74,26 +75,38 @@ def status(as_json: JsonOption = False, config: ConfigOption = None) -> None:
         raise typer.Exit(_DOWN)
 
 
+def check_port(settings: "Settings", port: int | None) -> None:
+    """See to it that a service can listen.
+
+    Raises:
+        ConfigError: The port is taken, and not by the service that runs here.
+    """
+    from deployments.lifecycle import Service, port_is_free  # noqa: PLC0415
+
+    number = port or settings.server.port
+    elsewhere = settings.ray.address is not None or Service(common.run_folder(settings)).current() is not None
+    if not elsewhere and not port_is_free(settings.server.host, number):
+        raise ConfigError(
+            f"Port {number} is used by another program.", field="server.port", remedy="Choose one: strata up --port N"
+        )
+
+
 def launch(settings: "Settings", config: Path | None, port: int | None, *, detach: bool) -> "tuple[Service, Run]":
     """Start the process of the service, without waiting for it.
 
     Raises:
         ConfigError: A service is running already, or the port is taken.
     """
-    from deployments.lifecycle import Service, port_is_free  # noqa: PLC0415
+    from deployments.lifecycle import Service  # noqa: PLC0415
     from deployments.server import with_port  # noqa: PLC0415
 
-    settings = with_port(settings, port)
-    host, number = settings.server.host, settings.server.port
-    service = Service(common.run_folder(settings))
-    if settings.ray.address is None and not service.current() and not port_is_free(host, number):
-        raise ConfigError(
-            f"Port {number} is used by another program.", field="server.port", remedy="Choose one: strata up --port N"
-        )
-    folder = str(common.run_folder(settings))
-    command = [sys.executable, "-m", "deployments.server", "--folder", folder, "--port", str(number)]
+    check_port(settings, port)
+    settings, folder = with_port(settings, port), common.run_folder(settings)
+    command = [sys.executable, "-m", "deployments.server", "--folder", str(folder)]
+    command += ["--port", str(port)] if port else []
     command += ["--config", str(config)] if config else []
     command += [] if detach else ["--attached"]
+    service = Service(folder)
     return service, service.start(command, url=settings.url, config=str(config or ""), detach=detach)
 
 

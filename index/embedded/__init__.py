@@ -1,6 +1,5 @@
-"""The embedded index: LanceDB for what is searched, SQLite for what is read, in one folder on one machine."""
+"""The embedded index: LanceDB for what is searched, SQLite for what is read, in one folder on one machine.
 
-from index.embedded.config import EmbeddedConfig
-from index.embedded.index import EmbeddedIndex, IndexStats
-
-__all__ = ["EmbeddedConfig", "EmbeddedIndex", "IndexStats"]
+Nothing is imported here: settings need ``index.embedded.config`` alone, and LanceDB, whose threads do not survive a
+fork, is loaded by those who open an index.
+"""

@@ -7,7 +7,7 @@ from typing import Protocol
 import pytest
 
 from contracts.ports import ContentStore, IndexWriter, IngestJournal, RelationStore, SearchIndex
-from index.embedded import EmbeddedIndex
+from index.embedded.index import EmbeddedIndex
 
 
 class Index(SearchIndex, ContentStore, RelationStore, IndexWriter, IngestJournal, Protocol):

@@ -14,7 +14,8 @@ from lancedb.table import AsyncTable
 
 from contracts.hits import Relation
 from contracts.ports import Embeddable
-from index.embedded import EmbeddedIndex, statistics
+from index.embedded import statistics
+from index.embedded.index import EmbeddedIndex
 from index.embedded.store import Store
 from tests.contract.corpus import ACCOUNT, MODEL, SOURCE, Reference, ask, document, node, terms, uris, vectors
 
@@ -227,7 +228,7 @@ async def test_a_put_whose_caller_gives_up_still_ends_before_the_next_begins(tmp
 
 WRITER = textwrap.dedent("""
     import asyncio, sys
-    from index.embedded import EmbeddedIndex
+    from index.embedded.index import EmbeddedIndex
     from tests.contract.corpus import ACCOUNT, MODEL, SOURCE, document, node
 
     async def main():

@@ -16,13 +16,14 @@ from contracts.errors import ConfigError, RecallFailed
 from contracts.filters import Eq
 from contracts.ports import Embeddable
 from contracts.records import Document
-from index.embedded import EmbeddedConfig, EmbeddedIndex
+from index.embedded.config import EmbeddedConfig
+from index.embedded.index import EmbeddedIndex
 from index.embedded.search import Search
 from tests.contract.corpus import ACCOUNT, MODEL, SOURCE, ask, document, node, uris, vectors
 
 READER = textwrap.dedent("""
     import asyncio, sys
-    from index.embedded import EmbeddedIndex
+    from index.embedded.index import EmbeddedIndex
     from tests.contract.corpus import ACCOUNT, ask, vectors
 
     async def main():
@@ -86,7 +87,8 @@ async def test_a_reader_sees_a_commit_as_soon_as_it_is_done(tmp_path: Path) -> N
 async def test_a_second_writer_is_refused_and_told_who_writes(tmp_path: Path) -> None:
     writer = await EmbeddedIndex.open(tmp_path, write=True)
     script = (
-        "import asyncio, sys; from index.embedded import *; asyncio.run(EmbeddedIndex.open(sys.argv[1], write=True))"
+        "import asyncio, sys; from index.embedded.index import EmbeddedIndex; "
+        "asyncio.run(EmbeddedIndex.open(sys.argv[1], write=True))"
     )
     other = await asyncio.create_subprocess_exec(sys.executable, "-c", script, str(tmp_path), stderr=PIPE)
     _, err = await other.communicate()

@@ -4,10 +4,12 @@ import asyncio
 import socket
 from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
+import ray
 from prometheus_client.parser import text_string_to_metric_families
 from prometheus_client.samples import Sample
 from ray import serve
@@ -16,7 +18,7 @@ from contracts.trace import STAGES
 from deployments import graph
 from deployments.keys import KeyStore
 from deployments.settings import Environment, RaySettings, Settings, parse, resolved
-from index.embedded import EmbeddedIndex
+from index.embedded.index import EmbeddedIndex
 from index.ingest import Ingest
 from models.load import load_embedder
 from tests.support.memories import TENANTS, Memories
@@ -83,10 +85,15 @@ def settings(tmp_path_factory: pytest.TempPathFactory) -> Settings:
 
 @pytest.fixture(scope="session")
 def cluster(settings: Settings) -> Iterator[Cluster]:
-    graph.start_ray(settings)
-    serve.start(http_options={"host": "127.0.0.1", "port": settings.server.port})
+    graph.start(settings)
     yield Cluster(settings.server.port, settings.ray.metrics_port or 0)
     graph.shutdown(settings)
+
+
+@pytest.fixture(scope="session")
+def logs(cluster: Cluster) -> Path:
+    """The folder of the cluster's logs."""
+    return Path(ray._private.worker.global_worker.node.get_session_dir_path()) / "logs"
 
 
 @pytest.fixture(scope="session")
@@ -135,6 +142,11 @@ async def client(served: str, keys: KeyStore) -> AsyncIterator[Callable[..., htt
 @pytest.fixture(scope="session")
 def alice(client: Callable[..., httpx.AsyncClient]) -> httpx.AsyncClient:
     return client(user_space="user:alice")
+
+
+def log_lines(logs: Path, pattern: str) -> list[str]:
+    """All lines of the log files that match."""
+    return [line for file in logs.glob(pattern) for line in file.read_text(errors="replace").splitlines()]
 
 
 async def eventually(condition: Callable[[], Any]) -> Any:

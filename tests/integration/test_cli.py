@@ -2,8 +2,8 @@
 
 import json
 import os
+import random
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -26,13 +26,16 @@ RECORDS = [
 PATIENCE = 280
 
 
+def free_port() -> int:
+    """A port below those that the system, and with it Ray, takes by itself, so that it stays free until it is used."""
+    return next(port for port in random.sample(range(20_000, 32_000), 100) if port_is_free("127.0.0.1", port))
+
+
 class Home:
     """A data folder of its own with settings, as a user's working folder would hold them."""
 
     def __init__(self, folder: Path) -> None:
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            self.port = probe.getsockname()[1]
+        self.port = free_port()
         self.folder = folder
         self.config = folder / "config.yaml"
         settings = {

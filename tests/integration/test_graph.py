@@ -10,22 +10,22 @@ from typing import Any
 
 import httpx
 import pytest
-import ray
 from ray import serve
 from ray.serve.handle import DeploymentHandle
 from ray.serve.schema import ServeDeploySchema
 
 from contracts.context import RequestContext
 from contracts.deadline import Deadline
+from contracts.requests import ReadMemoryRequest, SearchMemoryRequest
 from contracts.stages import Plan, PlanRequest
 from contracts.trace import STAGES
 from deployments import graph
 from deployments.ingress import Ingress
 from deployments.local import open_local
-from deployments.replicas import StageReplica
 from deployments.settings import Settings
+from deployments.stages.base import StageReplica
 from deployments.transport import RemoteStage
-from tests.integration.conftest import eventually
+from tests.integration.conftest import eventually, log_lines
 
 QUERY = "run a command and stop it after a timeout"
 
@@ -52,8 +52,6 @@ def test_every_stage_is_a_deployment_of_its_own(served: str) -> None:
 
 async def test_the_graph_answers_as_the_chain_in_this_process_does(alice: httpx.AsyncClient, corpus: Settings) -> None:
     """Design decision 1: one chain, two ways to run it."""
-    from contracts.requests import SearchMemoryRequest
-
     local = await open_local(corpus)
     ctx = RequestContext("acme", user_space="user:alice")
     for query in (QUERY, "索引备份与恢复规范", "noodles"):
@@ -61,6 +59,26 @@ async def test_the_graph_answers_as_the_chain_in_this_process_does(alice: httpx.
         there = await search(alice, query=query)
         assert [hit["uri"] for hit in there["hits"]] == [hit.uri for hit in here.hits]
         assert [hit["score"] for hit in there["hits"]] == pytest.approx([hit.score for hit in here.hits])
+    await local.close()
+
+
+async def test_a_search_touches_neither_contents_nor_relations(
+    corpus: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """C1, acceptance of seed 1 §10: the same stages on the same index, whose content can't be read."""
+    local = await open_local(corpus)
+
+    async def forbidden(*_: object) -> None:
+        raise AssertionError("A search must not read.")
+
+    for method in ("read", "edges"):
+        monkeypatch.setattr(local.index, method, forbidden)
+    ctx = RequestContext("acme", user_space="user:alice")
+    answer = await local.search(ctx, SearchMemoryRequest(query=QUERY))
+    assert answer.hits
+    assert not answer.degraded
+    with pytest.raises(AssertionError):
+        await local.read(ctx, ReadMemoryRequest(uri=answer.hits[0].uri))
     await local.close()
 
 
@@ -178,16 +196,16 @@ def test_the_app_builder_takes_the_settings_as_arguments(corpus: Settings) -> No
         call_user_app_builder_with_args_if_necessary(graph.app, {"server": {"prot": 9}})
 
 
-async def test_a_search_is_one_line_of_json_in_the_log_and_its_text_is_in_none(alice: httpx.AsyncClient) -> None:
+async def test_a_search_is_one_line_of_json_in_the_log_and_its_text_is_in_none(
+    alice: httpx.AsyncClient, logs: Path
+) -> None:
     """C42."""
     secret = "zyzzyva noodles"
     response = await alice.post("/v1/search_memory", json={"query": secret}, headers={"x-request-id": "log-test-1"})
     assert response.status_code == 200
-    logs = Path(ray._private.worker.global_worker.node.get_session_dir_path()) / "logs"
 
     def line() -> str | None:
-        files = (logs / "serve").glob("replica_strata_ingress*.log")
-        lines = [line for file in files for line in file.read_text().splitlines()]
+        lines = log_lines(logs, "serve/replica_strata_ingress*.log")
         return next((line for line in lines if "log-test-1" in line and "query_hash" in line), None)
 
     found = await eventually(line)
@@ -197,4 +215,4 @@ async def test_a_search_is_one_line_of_json_in_the_log_and_its_text_is_in_none(a
         *("account_id", "role", "effective_owner_spaces", "recheck_drop_reasons"),
     }
     assert entry["effective_owner_spaces"] == ["shared", "user:alice"]
-    assert not any("zyzzyva" in file.read_text(errors="replace") for file in logs.rglob("*.log"))
+    assert not any("zyzzyva" in line for line in log_lines(logs, "**/*.log"))

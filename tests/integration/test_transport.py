@@ -4,6 +4,7 @@ import asyncio
 import os
 import signal
 from collections.abc import AsyncIterator
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -14,8 +15,9 @@ from ray.serve.handle import DeploymentHandle
 from contracts.context import RequestContext
 from contracts.deadline import Deadline
 from contracts.errors import InvalidFilter, Overloaded, StageFailed, StageTimeout, TargetForbidden
-from deployments.replicas import StageReplica
+from deployments.stages.base import StageReplica
 from deployments.transport import RemoteStage
+from tests.integration.conftest import log_lines
 
 CTX = RequestContext("acme", request_id="r1")
 
@@ -24,7 +26,7 @@ class Order(msgspec.Struct):
     """What the probe stage shall do."""
 
     act: str = "answer"
-    seconds: float = 0.0
+    text: str = ""
 
 
 class Report(msgspec.Struct):
@@ -57,7 +59,7 @@ class ProbeStage:
                 case "refuse":
                     raise InvalidFilter("No such field.", field="filter.eq")
                 case "break":
-                    raise RuntimeError("query text that must not travel")
+                    raise RuntimeError(order.text)
                 case "time out":
                     raise TimeoutError
                 case "cancel":
@@ -151,12 +153,18 @@ async def test_errors_of_the_contract_arrive_as_the_same_class(
 
 
 @pytest.mark.parametrize("act", ["break", "time out", "cancel", "garbage"])
-async def test_any_other_failure_is_stage_failed_and_tells_nothing(probe: RemoteStage[Order, Report], act: str) -> None:
+async def test_any_other_failure_is_stage_failed_and_tells_nothing(
+    probe: RemoteStage[Order, Report], logs: Path, act: str
+) -> None:
+    """C42: neither the answer nor the log has the text of a request."""
     with pytest.raises(StageFailed) as caught:
-        await probe(CTX, Deadline.after(30), Order(act))
+        await probe(CTX, Deadline.after(30), Order(act, "zyzzyva"))
     assert caught.value.stage == "probe"
-    assert "query text" not in str(caught.value)
+    assert "zyzzyva" not in str(caught.value)
     assert caught.value.retryable
+    lines = log_lines(logs, "serve/replica_transport_probe*.log")
+    assert lines
+    assert not any("zyzzyva" in line for line in lines)
 
 
 async def test_a_full_queue_refuses_instead_of_waiting(probe: RemoteStage[Order, Report]) -> None:

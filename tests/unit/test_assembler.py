@@ -76,7 +76,10 @@ async def test_what_the_reranker_scored_stands_before_what_it_did_not() -> None:
         node_hit("strata://shared/unscored", 0.9),
         node_hit("strata://shared/scored", 0.1, scores=ScoreBreakdown(rerank=0.1)),
     ]
-    assert [block.uri for block in (await assemble(hits)).blocks] == ["strata://shared/scored", "strata://shared/unscored"]
+    assert [block.uri for block in (await assemble(hits)).blocks] == [
+        "strata://shared/scored",
+        "strata://shared/unscored",
+    ]
 
 
 @given(

@@ -8,7 +8,7 @@ import pytest
 
 from contracts.context import RequestContext
 from contracts.deadline import Deadline
-from contracts.errors import InvalidFilter, RecallFailed, StageFailed, StrataError, TargetForbidden
+from contracts.errors import InvalidFilter, Overloaded, RecallFailed, StageFailed, StrataError, TargetForbidden
 from contracts.requests import SearchMemoryRequest
 from contracts.responses import SearchMemoryResponse
 from contracts.stages import EmbedRequest, QueryVectors
@@ -203,6 +203,15 @@ async def test_a_request_error_raised_by_a_stage_reaches_the_caller() -> None:
 
     with pytest.raises(InvalidFilter):
         await search(seed_search=refuses)
+
+
+async def test_a_stage_without_room_degrades_and_the_search_goes_on() -> None:
+    async def full(ctx: object, deadline: object, request: object) -> Any:
+        raise Overloaded("The stage has no room.")
+
+    response = await search(reranker=full)
+    assert "strata://shared/guide" in uris(response)
+    assert response.degraded[0].reason.startswith("RET-4291")
 
 
 async def test_a_timeout_cancels_the_work_it_gave_up_on() -> None:

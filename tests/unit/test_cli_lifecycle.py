@@ -120,10 +120,13 @@ def test_a_process_that_got_the_same_id_later_is_not_the_service(service: Servic
         other.communicate()
 
 
-def test_a_service_that_stops_while_it_starts_shows_the_end_of_its_log(service: Service) -> None:
-    run = start(service, "-c", "import sys; print('first'); sys.exit('CONFIG_ERROR: no such model')")
-    with pytest.raises(ConfigError, match="no such model"):
+def test_a_service_that_stops_while_it_starts_shows_the_end_of_its_log_without_tracebacks(service: Service) -> None:
+    fault = "import traceback\ntry: 1 / 0\nexcept Exception: traceback.print_exc()\nraise SystemExit('no such model')"
+    run = start(service, "-c", fault)
+    with pytest.raises(ConfigError, match="no such model") as error:
         service.wait_up(run, timeout=30)
+    assert "Traceback" not in error.value.message
+    assert run.log in error.value.remedy
 
 
 def test_a_service_that_is_not_up_in_time_is_an_error(service: Service) -> None:

@@ -46,7 +46,7 @@ def test_status_shows_the_index_though_the_service_is_down(tmp_path: Path) -> No
 def test_down_without_a_service_is_no_error(tmp_path: Path) -> None:
     done = strata(tmp_path, "down")
     assert done.exit_code == 0
-    assert "No service" in done.stdout
+    assert "No service was started" in done.stdout
 
 
 def test_a_port_in_use_is_told_before_anything_is_started(tmp_path: Path, busy_port: int) -> None:

@@ -10,7 +10,7 @@ from contracts.errors import InvalidInput
 from evaluation.collection import place, source_of
 from evaluation.datasets import load
 from evaluation.runner import CHINESE, ENGLISH, Parts, Report, embedder_for, evaluate
-from index.embedded import EmbeddedConfig
+from index.embedded.config import EmbeddedConfig
 from index.ingest import IngestConfig
 from models.deterministic import DeterministicEmbedder
 from stages.expander import ExpanderConfig

@@ -20,8 +20,8 @@ from contracts.trace import Degradation, Trace
 from deployments.api import Api
 from deployments.http_errors import error_response
 from deployments.keys import KeyStore
+from deployments.logs import Noted, query_hash
 from deployments.openapi import Readiness, document
-from deployments.search_log import Noted, query_hash
 from deployments.settings import ServerSettings
 
 

@@ -86,9 +86,7 @@ async def test_a_target_that_holds_nothing_and_does_not_exist_is_ignored_and_rep
 
 
 async def test_a_target_that_exists_but_matches_nothing_stays_a_restriction() -> None:
-    index = FakeIndex(
-        [record("strata://shared/a", "timeout"), record("strata://shared/b", "x", context_type="memory")]
-    )
+    index = FakeIndex([record("strata://shared/a", "timeout"), record("strata://shared/b", "x", context_type="memory")])
     result = await search(index, query(target_uri="strata://shared/b"))
     assert result.hits == [[]]
     assert result.absent_targets == ()

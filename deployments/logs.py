@@ -1,7 +1,8 @@
-"""One line of JSON a search in Serve's log (C42); never the query itself."""
+"""What the product writes to Serve's log: one line of JSON a search (C42), and what broke; never text of a request."""
 
 import hashlib
 import logging
+import traceback
 from collections import Counter
 from contextvars import ContextVar
 from dataclasses import dataclass, field
@@ -14,6 +15,8 @@ from contracts.deadline import Deadline
 from contracts.requests import SearchMemoryRequest
 from contracts.responses import SearchMemoryResponse
 from contracts.stages import Assembly, RecheckResult, SeedResult, Stage
+
+logger = logging.getLogger("ray.serve")
 
 In = TypeVar("In")
 Out = TypeVar("Out")
@@ -67,13 +70,9 @@ class Noted(Generic[In, Out]):
 
 
 class SearchLog:
-    """The log of searches.
+    """The log of searches."""
 
-    Args:
-        logger: Where the lines go.
-    """
-
-    def __init__(self, logger: logging.Logger) -> None:
+    def __init__(self) -> None:
         render = structlog.processors.JSONRenderer(ensure_ascii=False)
         self._log = structlog.wrap_logger(logger, processors=[render], wrapper_class=structlog.BoundLogger)
 
@@ -112,3 +111,12 @@ def query_hash(account_id: str, query: str) -> str:
     """A hash that tells equal queries of one account; salted with the account, so that accounts can't be compared."""
     salted = hashlib.blake2b(query.encode("utf-8", "replace"), digest_size=8, key=account_id.encode()[:64])
     return salted.hexdigest()
+
+
+def log_unexpected(error: BaseException, where: str) -> None:
+    """Log an error that nobody foresaw: its type and the places it passed, without its message.
+
+    A message may hold what was searched for or what was found.
+    """
+    places = "".join(traceback.format_tb(error.__traceback__))
+    logger.error("Unexpected %s in %s:\n%s", type(error).__name__, where, places)

@@ -1,0 +1,57 @@
+"""What the deployments of all stages have in common."""
+
+from abc import ABC, abstractmethod
+from typing import Any, ClassVar, Generic, TypeVar
+
+import msgspec
+
+from contracts.context import RequestContext
+from contracts.deadline import Deadline
+from contracts.errors import StageFailed, StrataError
+from contracts.records import ModelRef
+from contracts.stages import Stage
+from deployments.bounded import Bounded
+from deployments.logs import log_unexpected
+from deployments.transport import encode_error, encode_result
+
+In = TypeVar("In")
+Out = TypeVar("Out")
+
+
+class StageReplica(ABC, Generic[In, Out]):
+    """Server side of a stage call.
+
+    Serve sends a replica no call before its constructor is done: then ``open`` has built the stage and warmed it up.
+
+    Args:
+        args: For ``open`` of the subclass.
+    """
+
+    name: ClassVar[str]
+    request_type: ClassVar[Any]
+
+    async def __init__(self, *args: Any) -> None:  # type: ignore[misc]  # Serve awaits it
+        self._decoder = msgspec.msgpack.Decoder(tuple[RequestContext, Deadline, self.request_type])  # type: ignore[name-defined]
+        self._stage: Stage[In, Out] = Bounded(self.name, await self.open(*args))
+
+    @abstractmethod
+    async def open(self, *args: Any, **kwargs: Any) -> Stage[In, Out]:
+        """Build the stage and warm it up."""
+
+    async def __call__(self, payload: bytes) -> bytes:
+        """Answer one call of the transport."""
+        try:
+            return encode_result(await self._stage(*self._decoder.decode(payload)))
+        except StrataError as error:
+            return encode_error(error)
+        except Exception as error:
+            # Raised, it would go to Serve's log with its message, which may hold text of the request.
+            log_unexpected(error, self.name)
+            return encode_error(StageFailed("The stage failed.", stage=self.name))
+
+    async def describe(self) -> ModelRef | None:
+        """Asked by ``/readyz``: a replica answers once it is up, and says which model its vectors are of, if any."""
+        return None
+
+    async def check_health(self) -> None:
+        """Serve replaces a replica that raises here or whose event loop does not get to it."""
