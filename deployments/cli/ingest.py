@@ -2,14 +2,12 @@
 
 import asyncio
 from enum import StrEnum
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
 from rich.text import Text
 
-from contracts.errors import InvalidInput
 from deployments.cli import common
 from deployments.cli.common import ACCOUNT, AccountOption, ConfigOption, JsonOption
 
@@ -24,7 +22,6 @@ _SHOWN_PROBLEMS = 20
 class Kind(StrEnum):
     """What a path holds."""
 
-    AUTO = "auto"
     MARKDOWN = "markdown"
     RECORDS = "records"
     DIALOGUE = "dialogue"
@@ -32,10 +29,10 @@ class Kind(StrEnum):
 
 
 def ingest(
-    path: Annotated[str, typer.Argument(help="A folder or file; the word python for Python's standard library.")],
+    path: Annotated[str, typer.Argument(help="A folder or file; the word python for the standard library.")],
     kind: Annotated[
-        Kind, typer.Option(help="auto: folders, .md and .txt are markdown, .jsonl records, .json a dialogue.")
-    ] = Kind.AUTO,
+        Kind | None, typer.Option(help="By default told from the path and, for .jsonl, from its first line.")
+    ] = None,
     account: AccountOption = ACCOUNT,
     space: Annotated[str, typer.Option(help="Owner space of what is ingested.")] = "shared",
     source_id: Annotated[
@@ -48,10 +45,11 @@ def ingest(
 
     Problems are listed by file and line and the rest goes on; the exit code is 3 when nothing could be ingested.
     """
+    from corpora.context.detect import source_for  # noqa: PLC0415
     from deployments.cli import render  # noqa: PLC0415
 
     settings = common.load_settings(config)
-    source = make_source(path, kind, space, source_id, settings)
+    source = source_for(path, kind.value if kind else None, space=space, name=source_id, config=settings.ingest)
     report = asyncio.run(run(settings, account, source, quiet=as_json))
     if as_json:
         print(render.as_json(report))
@@ -59,40 +57,6 @@ def ingest(
         show(report)
     if not report.added + report.changed + report.unchanged:
         raise typer.Exit(NOTHING_INGESTED)
-
-
-def make_source(path: str, kind: Kind, space: str, source_id: str, settings: "Settings") -> "Source":
-    """The source that a path and a kind mean.
-
-    Raises:
-        InvalidInput: There is no such file or folder, or its kind can't be told.
-    """
-    from corpora.context.dialogue import DialogueSource  # noqa: PLC0415
-    from corpora.context.markdown import MarkdownSource  # noqa: PLC0415
-    from corpora.context.python_library import PythonLibrarySource  # noqa: PLC0415
-    from corpora.context.records import RecordsSource  # noqa: PLC0415
-
-    place = Path(path).expanduser()
-    library = path == "python" and kind in {Kind.AUTO, Kind.PYTHON} and not place.exists()
-    if not library and not place.exists():
-        raise InvalidInput(f"{place} does not exist.", field="path", remedy="Name a folder or a file.")
-    if kind is Kind.AUTO:
-        kind = Kind.PYTHON if library else _kind_of(place)
-    match kind:
-        case Kind.PYTHON:
-            root = None if library else place
-            return PythonLibrarySource(root, space=space, name=source_id, config=settings.ingest)
-        case Kind.RECORDS:
-            return RecordsSource(place, space=space, name=source_id, config=settings.ingest)
-        case Kind.DIALOGUE:
-            return DialogueSource(place, space=space, name=source_id, config=settings.ingest)
-        case _:
-            return MarkdownSource(place, space=space, name=source_id, config=settings.ingest)
-
-
-def _kind_of(place: Path) -> Kind:
-    kinds = {".jsonl": Kind.RECORDS, ".json": Kind.DIALOGUE}
-    return Kind.MARKDOWN if place.is_dir() else kinds.get(place.suffix.lower(), Kind.MARKDOWN)
 
 
 async def run(settings: "Settings", account: str, source: "Source", *, quiet: bool = False) -> "IngestReport":
