@@ -34,6 +34,8 @@ _PROXY_GRACE_S = 10.0
 _POLL_S = 0.2
 # A constructor that fails twice fails for a reason.
 _CONSTRUCTOR_RETRIES = 2
+# Ray gives its processes 30 s; a machine that is busy for a moment deserves another try.
+_RAY_STARTS = 3
 
 
 def app(args: Settings) -> Application:
@@ -117,7 +119,11 @@ def shutdown(settings: Settings) -> None:
 
 
 def _start_ray(settings: Settings) -> None:
-    """Nothing when this process has joined a cluster already."""
+    """Nothing when this process has joined a cluster already.
+
+    Raises:
+        ConfigError: A cluster of our own did not start.
+    """
     if ray.is_initialized():
         return
     cluster = settings.ray
@@ -125,14 +131,22 @@ def _start_ray(settings: Settings) -> None:
         ray.init(address=cluster.address, log_to_driver=False)
         return
     os.environ.update(cluster.environment)
-    ray.init(
-        address="local",
-        num_cpus=cluster.num_cpus,
-        include_dashboard=cluster.dashboard,
-        object_store_memory=cluster.object_store_mb * 2**20,
-        log_to_driver=False,
-        _metrics_export_port=cluster.metrics_port,
-    )
+    for _ in range(_RAY_STARTS):
+        try:
+            ray.init(
+                address="local",
+                num_cpus=cluster.num_cpus,
+                include_dashboard=cluster.dashboard,
+                object_store_memory=cluster.object_store_mb * 2**20,
+                log_to_driver=False,
+                _metrics_export_port=cluster.metrics_port,
+            )
+            return
+        except Exception as error:  # Ray raises a bare one when its own processes take more than 30 s.
+            ray.shutdown()
+            if "timed out" not in str(error):
+                raise
+    raise ConfigError("Ray did not start in time.", field="ray", remedy="Try again when this machine is less busy.")
 
 
 def _bind(
@@ -166,7 +180,8 @@ def _check_port(host: str, port: int) -> None:
 def _wait_running(seconds: float) -> None:
     end = time.monotonic() + seconds
     while (status := serve.status().applications.get(APP)) is None or status.status != ApplicationStatus.RUNNING:
-        if status and status.status in {ApplicationStatus.DEPLOY_FAILED, ApplicationStatus.UNHEALTHY}:
+        # UNHEALTHY passes by itself: Serve says so too of a replica that a busy machine is slow to start.
+        if status and status.status == ApplicationStatus.DEPLOY_FAILED:
             raise ConfigError(*_failure(status))
         if time.monotonic() > end:
             parts = status.deployments if status else {}

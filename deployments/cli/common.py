@@ -1,6 +1,9 @@
 """What several commands share: the settings, the local key, the folder of the service's state."""
 
 import os
+import shlex
+import shutil
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -42,6 +45,15 @@ def load_settings(given: Path | None) -> "Settings":
     from deployments.settings import load  # noqa: PLC0415 - pulls in every part's configuration
 
     return load(config_path(given))
+
+
+def program() -> str:
+    """How the user can call this program again: by name where the shell finds it, else by the path it was called."""
+    called = Path(sys.argv[0])
+    found = shutil.which(called.name)
+    if found and Path(found).absolute() == called.absolute():
+        return called.name
+    return shlex.quote(os.path.relpath(called) if called.is_absolute() else str(called))
 
 
 def run_folder(settings: "Settings") -> Path:

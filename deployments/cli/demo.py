@@ -60,7 +60,7 @@ def demo(
         if not keep:
             stop(service, run)
             return
-    _next_steps(console, settings, run, best)
+    _next_steps(console, settings, config, run, best)
 
 
 def _prepare(
@@ -143,17 +143,18 @@ def _read(console: Console, client: "Client", uri: str) -> None:
         console.print(render.read_answer(client.read(uri=uri, level=level), max_lines=_READ_LINES))
 
 
-def _next_steps(console: Console, settings: "Settings", run: "Run", uri: str) -> None:
+def _next_steps(console: Console, settings: "Settings", config: Path | None, run: "Run", uri: str) -> None:
     key = shlex.quote(str(common.key_file(settings)))
+    strata, options = common.program(), f" --config {shlex.quote(str(config))}" if config else ""
     _step(console, 6, "Next")
     commands = (
-        'strata search "how to run a command with a timeout"',
-        f"strata read {shlex.quote(uri)} --level L2",
+        f'{strata} search "how to run a command with a timeout"{options}',
+        f"{strata} read {shlex.quote(uri)} --level L2{options}",
         f'curl -s {run.url}/v1/search_memory -H "Authorization: Bearer $(cat {key})" '
         """-d '{"query": "parse command line arguments", "top_k": 3}'""",
-        "strata ingest YOUR_FOLDER",
-        "strata status",
-        "strata down",
+        f"{strata} ingest YOUR_FOLDER{options}",
+        f"{strata} status{options}",
+        f"{strata} down{options}",
     )
     for command in commands:
         console.print(Text(f"  {command}", "bold"), soft_wrap=True)
