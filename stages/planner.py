@@ -25,7 +25,7 @@ _TERMS: dict[ContextType, list[str]] = {
 }
 _CATEGORIES: dict[ContextType, list[str]] = {
     "memory": ["profile", "preference", "event"],
-    "skill": ["procedure", "command"],
+    "skill": ["procedure", "command", "function", "class"],
     "resource": ["document", "section"],
 }
 

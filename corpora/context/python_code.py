@@ -143,6 +143,17 @@ def signature(node: Definition, *, method: bool = False) -> str:
     return f"({ast.unparse(arguments)}){returns}"
 
 
+def parameters(node: Definition) -> list[str]:
+    """Names of the parameters a caller may name, those of ``__init__`` or ``__new__`` for a class."""
+    if isinstance(node, ast.ClassDef):
+        made = definitions(node.body)
+        maker = made.get("__init__") or made.get("__new__")
+        return parameters(maker) if maker else []
+    arguments = node.args
+    names = [each.arg for each in (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs)]
+    return [name for name in names if name not in {"self", "cls"}]
+
+
 def summary(docstring: str) -> str:
     """The first paragraph of a docstring on one line, past a line that only repeats the signature."""
     for paragraph in docstring.split("\n\n"):

@@ -22,6 +22,7 @@ from corpora.context.python_code import (
     definitions,
     docstring_of,
     is_public,
+    parameters,
     signature,
     spoken,
     summary,
@@ -177,14 +178,17 @@ class PythonLibrarySource:
         node, name = owned.node, f"{above}.{owned.name}"
         shape = signature(node, method=method)
         kind = "class" if isinstance(node, ast.ClassDef) else "function"
+        abstract = self._abstract(docstring, f"{owned.name}{shape}: {spoken(owned.name)}")
         return Node(
             uri=uris.child(parent_uri, owned.name),
             parent_uri=parent_uri,
             name=name,
             kind=kind,
             context_type=self._context_type,
-            category=kind,
-            abstract=self._abstract(docstring, f"{owned.name}{shape}: {spoken(owned.name)}"),
+            category="method" if method else kind,
+            abstract=abstract,
+            # What a function can be told is often said by its parameters alone.
+            search_text=" ".join([abstract, *parameters(node)]),
             overview=_overview(_heading(node, f"{name}{shape}"), docstring, list(_methods(node))),
             content=owned.module.source_of(node),
             tags=("public", *sorted({_TAGS[each] for each in decorators(node) & _TAGS.keys()})),
