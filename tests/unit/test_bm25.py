@@ -65,7 +65,12 @@ def test_turns_of_dialogue_have_constants_of_their_own() -> None:
 terms = st.lists(st.sampled_from("abcdefg"), max_size=12)
 
 
-@given(query=terms, pairs=terms, texts=st.lists(st.tuples(terms, terms), max_size=6), weight=st.floats(0, 1))
+@given(
+    query=terms,
+    pairs=terms,
+    texts=st.lists(st.tuples(terms, terms), max_size=6),
+    weight=st.just(0.0) | st.floats(1e-3, 1),
+)
 def test_coverage_lies_between_0_and_1_and_shared_terms_only_add(
     query: list[str], pairs: list[str], texts: list[tuple[list[str], list[str]]], weight: float
 ) -> None:

@@ -12,7 +12,8 @@ from contracts.stages import EmbedRequest
 from stages.embedder import EmbedderStage
 
 CTX = RequestContext("acme")
-SOON = Deadline.after(60)
+# Made when the test is collected, so it must outlast the whole run.
+LATER = Deadline.after(86_400)
 
 
 class FakeEmbedder:
@@ -46,7 +47,7 @@ class BrokenEmbedder(FakeEmbedder):
 
 async def test_equal_texts_are_embedded_once_and_come_back_in_order() -> None:
     embedder = FakeEmbedder()
-    answer = await EmbedderStage(embedder)(CTX, SOON, EmbedRequest(("run", "stop it", "run", "go", "stop it")))
+    answer = await EmbedderStage(embedder)(CTX, LATER, EmbedRequest(("run", "stop it", "run", "go", "stop it")))
     assert embedder.asked == [(["run", "stop it", "go"], "query")]
     assert answer.unpack()[:, 0].tolist() == [3, 7, 3, 2, 7]
     assert answer.truncated == (1, 4)
@@ -55,12 +56,12 @@ async def test_equal_texts_are_embedded_once_and_come_back_in_order() -> None:
 
 async def test_the_role_is_passed_on() -> None:
     embedder = FakeEmbedder()
-    await EmbedderStage(embedder)(CTX, SOON, EmbedRequest(("run",), role="passage"))
+    await EmbedderStage(embedder)(CTX, LATER, EmbedRequest(("run",), role="passage"))
     assert embedder.asked == [(["run"], "passage")]
 
 
 async def test_no_texts_make_no_rows() -> None:
-    answer = await EmbedderStage(FakeEmbedder())(CTX, SOON, EmbedRequest(()))
+    answer = await EmbedderStage(FakeEmbedder())(CTX, LATER, EmbedRequest(()))
     assert answer.unpack().shape == (0, 3)
 
 
@@ -85,6 +86,6 @@ async def test_a_model_that_fails_or_returns_garbage_fails_the_stage_without_its
     answer: Exception | Vectors,
 ) -> None:
     with pytest.raises(StageFailed) as failed:
-        await EmbedderStage(BrokenEmbedder(answer))(CTX, SOON, EmbedRequest(("secret",)))
+        await EmbedderStage(BrokenEmbedder(answer))(CTX, LATER, EmbedRequest(("secret",)))
     assert failed.value.stage == "embedder"
     assert "secret" not in str(failed.value)
