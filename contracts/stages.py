@@ -124,11 +124,13 @@ class SeedResult(msgspec.Struct, array_like=True):
     """Seeds, best first, and whether a deeper recall could find more.
 
     ``absent_targets`` are target URIs in scope that hold nothing; their restriction was ignored (RET-4041).
+    ``keyword_only`` says that there were no vectors, or that they were refused: later stages must not use them either.
     """
 
     hits: list[list[NodeHit]]
     more: bool
     absent_targets: tuple[str, ...] = ()
+    keyword_only: bool = False
     degraded: tuple[Degradation, ...] = ()
 
 

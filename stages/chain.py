@@ -209,7 +209,7 @@ class _Search:
         expanded = await self._run.stage(
             "expander",
             self._stages.expander,
-            ExpandRequest(queries, vectors, self._caller, seeds.hits),
+            ExpandRequest(queries, None if seeds.keyword_only else vectors, self._caller, seeds.hits),
             lambda: ExpandResult(seeds.hits),
             count=_hits,
         )

@@ -18,7 +18,7 @@ from contracts.query import TypedQuery
 from contracts.scope import search_filter
 from contracts.stages import ExpandRequest, ExpandResult
 from contracts.uri import depth_of, parent_of
-from stages.scoring import ScoringConfig, node_hit, rank_key, with_hierarchy
+from stages.scoring import ScoringConfig, missing, node_hit, rank_key, with_hierarchy
 
 # Depth of the nodes right below a root node: `strata://space/root/child` (contracts.uri.depth_of).
 _BELOW_ROOTS = 2
@@ -138,11 +138,12 @@ class _Tree:
         if kind == "parents":
             self._text.update({hit.uri: hit.keyword for hit in answer.hits})
             return
+        unknown = missing(answer, self._vector)
         for hit in answer.hits:
             self._text[hit.uri] = hit.keyword
             if hit.uri not in self._nodes:
                 self._nodes[hit.uri] = node_hit(
-                    hit, self._query, self.position, self._scoring, answer.failed, f"expanded:{hit.parent_uri}"
+                    hit, self._query, self.position, self._scoring, unknown, f"expanded:{hit.parent_uri}"
                 )
 
     def ranked(self) -> list[NodeHit]:
@@ -168,7 +169,7 @@ class _Tree:
     def _hierarchy(self, hit: NodeHit) -> float:
         """The prior of a node; a root is its own path, or every node below one would have the start of it."""
         if not hit.parent_uri:
-            return hit.scores.keyword
+            return hit.scores.relevance
         return _prior(hit.parent_uri, self._text, self._scoring.depth_decay, self._config.max_depth)
 
 

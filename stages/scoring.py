@@ -5,14 +5,14 @@ query's idf) plus the cosine, both in 0..1 whatever the query, so that a query w
 meaning by itself. Reciprocal ranks lose to BM25 alone where one recall is much better than the other.
 """
 
-from collections.abc import Iterable
+from collections.abc import Collection
 from typing import Annotated, Self
 
 import msgspec
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from contracts.hits import NodeHit, ScoreBreakdown
-from contracts.ports import RecallHit
+from contracts.ports import Recalled, RecallHit
 from contracts.query import TypedQuery
 from contracts.uri import is_under
 
@@ -78,8 +78,13 @@ def final_score(scores: ScoreBreakdown, weights: Weights) -> float:
     )
 
 
+def missing(answer: Recalled, vectors: object | None) -> frozenset[str]:
+    """The scores that an answer does not have: of recalls that failed, and of vectors that there were none of."""
+    return frozenset(answer.failed) | ({"dense"} if vectors is None else frozenset())
+
+
 def node_hit(
-    hit: RecallHit, query: TypedQuery, position: int, config: ScoringConfig, failed: Iterable[str], reason: str = ""
+    hit: RecallHit, query: TypedQuery, position: int, config: ScoringConfig, unknown: Collection[str], reason: str = ""
 ) -> NodeHit:
     """A recalled record as a scored candidate, its parents not yet looked at.
 
@@ -88,16 +93,15 @@ def node_hit(
         query: The typed query that found it.
         position: The position of that query in its request.
         config: Scales and weights.
-        failed: Recalls whose score can't be had (``dense``, ``keyword``).
+        unknown: Recalls whose score can't be had (``dense``, ``keyword``), from :func:`missing`.
         reason: How it was reached; by default which recall found it.
     """
-    failed = tuple(failed)
     scores = ScoreBreakdown(
         vector=hit.vector,
         keyword=hit.keyword,
         relevance=relevance(
-            None if "keyword" in failed else hit.keyword,
-            None if "dense" in failed else hit.vector,
+            None if "keyword" in unknown else hit.keyword,
+            None if "dense" in unknown else hit.vector,
             config.beta_of(hit.kind),
         ),
         category=float(hit.category in query.categories),

@@ -1,6 +1,6 @@
 """Seed search: dense and keyword recall side by side over L0 abstracts, fused on absolute scales (C11)."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 import msgspec
 from pydantic import BaseModel, ConfigDict, Field
@@ -14,7 +14,7 @@ from contracts.query import TypedQuery
 from contracts.scope import search_filter
 from contracts.stages import QueryVectors, SeedRequest, SeedResult
 from contracts.trace import Degradation
-from stages.scoring import ScoringConfig, node_hit, rank_key
+from stages.scoring import ScoringConfig, missing, node_hit, rank_key
 
 STAGE = "seed_search"
 
@@ -58,9 +58,13 @@ class SeedSearch:
             recalled = await self._recall(ctx, queries, vectors, request.caller, limit)
         keep = max(self._config.seeds, limit)
         return SeedResult(
-            hits=[self._ranked(r, q, i, keep) for i, (r, q) in enumerate(zip(recalled, queries, strict=True))],
+            hits=[
+                self._ranked(answer, query, position, missing(answer, vectors), keep)
+                for position, (answer, query) in enumerate(zip(recalled, queries, strict=True))
+            ],
             more=any(r.more for r in recalled),
             absent_targets=absent,
+            keyword_only=vectors is None,
             degraded=_degradations(recalled, mismatch),
         )
 
@@ -96,8 +100,10 @@ class SeedSearch:
         present = await self._index.meta(ctx.account_id, sorted(uri for uri in doubtful if uri))
         return tuple(sorted(uri for uri in doubtful if uri and uri not in present))
 
-    def _ranked(self, recalled: Recalled, query: TypedQuery, position: int, keep: int) -> list[NodeHit]:
-        hits = [node_hit(hit, query, position, self._scoring, recalled.failed) for hit in recalled.hits]
+    def _ranked(
+        self, recalled: Recalled, query: TypedQuery, position: int, unknown: Collection[str], keep: int
+    ) -> list[NodeHit]:
+        hits = [node_hit(hit, query, position, self._scoring, unknown) for hit in recalled.hits]
         return sorted(hits, key=rank_key)[:keep]
 
 

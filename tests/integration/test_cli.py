@@ -15,6 +15,9 @@ import psutil
 import pytest
 
 from deployments.lifecycle import Run, Service, port_is_free
+from tests.support.models import model_cache
+
+__all__ = ["model_cache"]
 
 STRATA = [sys.executable, "-c", "from deployments.cli import main; main()"]
 RECORDS = [
@@ -180,3 +183,22 @@ def test_a_graph_that_cant_start_says_why_and_leaves_nothing(home: Home) -> None
     assert failed.returncode == 1
     assert "no-such-model" in failed.stderr
     assert home.service.last() is None
+
+
+@pytest.mark.timeout(600)
+def test_the_demo_answers_from_the_standard_library_and_cleans_up_when_told_so(home: Home, model_cache: Path) -> None:
+    """The main job: real model, real graph, L0 → L1 → L2 over HTTP (section 10, integration 1 and 2)."""
+    settings = json.loads(home.config.read_text())
+    settings["embedder"] = {"backend": "onnx", "cache_dir": str(model_cache)}
+    home.config.write_text(json.dumps(settings))
+    shown = home.strata("demo", "--no-keep").stdout
+    first = shown.partition("run a command and stop it after a timeout")[2].partition("\n\n")[0]
+    assert "strata://shared/python/subprocess/call" in first
+    assert "strata://shared/python/subprocess/run" in first
+    assert "csv/DictReader" in shown
+    assert "tempfile/TemporaryDirectory" in shown
+    overview, _, source = shown.partition("L1  strata://shared/python/subprocess/call")[2].partition("L2  ")
+    assert "Run command with arguments." in overview
+    assert "with Popen(*popenargs, **kwargs) as p:" in source
+    assert home.service.last() is None
+    assert port_is_free("127.0.0.1", home.port)

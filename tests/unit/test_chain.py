@@ -9,6 +9,7 @@ import pytest
 from contracts.context import RequestContext
 from contracts.deadline import Deadline
 from contracts.errors import InvalidFilter, Overloaded, RecallFailed, StageFailed, StrataError, TargetForbidden
+from contracts.records import ModelRef
 from contracts.requests import SearchMemoryRequest
 from contracts.responses import SearchMemoryResponse
 from contracts.stages import EmbedRequest, QueryVectors
@@ -212,6 +213,20 @@ async def test_a_stage_without_room_degrades_and_the_search_goes_on() -> None:
     response = await search(reranker=full)
     assert "strata://shared/guide" in uris(response)
     assert response.degraded[0].reason.startswith("RET-4291")
+
+
+async def test_vectors_that_the_seed_search_refused_go_no_further() -> None:
+    """Design decision 9."""
+
+    async def other_model(ctx: RequestContext, deadline: Deadline, request: EmbedRequest) -> QueryVectors:
+        vectors = await fake_embedder(ctx, deadline, request)
+        return QueryVectors(ModelRef("other", "1", 2), vectors.rows, vectors.data)
+
+    index = FakeIndex(RECORDS)
+    response = await search(index=index, embedder=other_model)
+    assert "strata://shared/guide" in uris(response)
+    assert all(query.vector is None for queries in index.recalls for query in queries)
+    assert {part.stage for part in response.degraded} == {"seed_search"}
 
 
 async def test_a_timeout_cancels_the_work_it_gave_up_on() -> None:

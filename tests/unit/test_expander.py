@@ -87,7 +87,7 @@ async def test_the_parents_relevance_lifts_a_child_by_its_weight_and_never_cuts(
 async def test_a_root_is_its_own_path_so_that_its_children_have_no_start_of_it() -> None:
     index = FakeIndex(TREE)
     hits = {hit.uri: hit for hit in (await expand(index, await seeds(index, 2))).hits[0]}
-    assert hits[ROOT].scores.hierarchy == hits[ROOT].scores.keyword == 1.0
+    assert hits[ROOT].scores.hierarchy == hits[ROOT].scores.relevance == 1.0
 
 
 async def test_a_seed_gets_its_parents_relevance_though_the_parent_is_no_seed() -> None:

@@ -57,6 +57,8 @@ async def test_without_vectors_keyword_recall_answers_alone_on_its_own_scale() -
     index = FakeIndex([record("strata://shared/a", "timeout"), record("strata://shared/b", "other")])
     result = await search(index, query(), vectors=None)
     assert [hit.uri for hit in result.hits[0]] == ["strata://shared/a"]
+    assert result.hits[0][0].scores.relevance == 1.0
+    assert result.keyword_only
 
 
 async def test_vectors_of_another_model_are_refused_and_keywords_answer() -> None:
@@ -66,6 +68,7 @@ async def test_vectors_of_another_model_are_refused_and_keywords_answer() -> Non
     result = await search(index, query(), other)
     assert len(result.hits[0]) == 1
     assert index.recalls[0][0].vector is None
+    assert result.keyword_only
     assert "another model" in result.degraded[0].reason
 
 
