@@ -201,7 +201,7 @@ def _parse(raw: object, path: str, fields: frozenset[str], depth: int, budget: l
         )
     if not isinstance(raw, Mapping) or len(raw) != 1:
         raise InvalidFilter(
-            f"{path} must be an object with one operator.", field=path, remedy="See the docs on filters."
+            f"{path} must be an object with one operator.", field=path, remedy="See docs/api.md for filters."
         )
     ((operator, body),) = raw.items()
     here = f"{path}.{operator}"
