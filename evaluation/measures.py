@@ -11,7 +11,7 @@ try:
 except ImportError:
     # At import, so that nobody ingests a collection for figures that can't be had.
     raise ConfigError(
-        "ir-measures is not installed.", field="ir_measures", remedy="pip install 'strata[eval]'"
+        "ir-measures is not installed.", field="ir_measures", remedy="Install the extra eval: make setup-all"
     ) from None
 
 DEPTH = 10

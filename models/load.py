@@ -111,5 +111,5 @@ def _needs_torch(module: str) -> Any:
         raise ConfigError(
             f"The backend torch needs {error.name}, which is not installed.",
             field="backend",
-            remedy="Install the extra: pip install 'strata[torch]'.",
+            remedy="Install the extra torch: make setup-all",
         ) from error

@@ -12,6 +12,7 @@ import msgspec
 import psutil
 import typer
 from rich.console import Console
+from rich.text import Text
 
 from deployments.cli import common
 from deployments.cli.common import ConfigOption, JsonOption
@@ -53,7 +54,7 @@ def doctor(as_json: JsonOption = False, config: ConfigOption = None) -> None:
     if as_json:
         print(render.as_json(findings))
     else:
-        marks = {"ok": "[green]✓[/]", "optional": "[yellow]–[/]", "missing": "[red]✗[/]"}
+        marks = {"ok": Text("✓", "green"), "optional": Text("–", "yellow"), "missing": Text("✗", "red")}
         rows = ((marks[f.verdict], f.what, f.detail, f.remedy) for f in findings)
         Console().print(render.table(("", "what", "found", "remedy"), rows))
     if any(finding.verdict == "missing" for finding in findings):
@@ -81,7 +82,7 @@ def python(version: tuple[int, ...]) -> Finding:
 def _packages() -> Iterator[Finding]:
     lacking = [name for name in _PACKAGES if not _importable(name)]
     yield (
-        Finding("packages", "missing", f"no {', '.join(lacking)}", "pip install strata")
+        Finding("packages", "missing", f"no {', '.join(lacking)}", "make setup")
         if lacking
         else Finding("packages", "ok", f"all {len(_PACKAGES)}")
     )
@@ -90,7 +91,7 @@ def _packages() -> Iterator[Finding]:
         if all(map(_importable, names)):
             yield Finding(what, "ok", ", ".join(names))
         else:
-            yield Finding(what, "optional", "not installed", f"pip install 'strata[{extra}]'")
+            yield Finding(what, "optional", "not installed", "make setup-all")
 
 
 def _model(settings: "Settings") -> Iterator[Finding]:

@@ -90,7 +90,8 @@ def show(report: "IngestReport") -> None:
     }
     said = ", ".join(f"{count:,} {name}" for name, count in counts.items() if count) or "nothing found"
     seconds = sum(report.seconds.values())
-    Console().print(f"[bold]{report.source_id}[/]: {said}; {report.nodes:,} nodes in {seconds:.1f} s", soft_wrap=True)
+    line = Text.assemble((report.source_id, "bold"), f": {said}; {report.nodes:,} nodes in {seconds:.1f} s")
+    Console(highlight=False).print(line, soft_wrap=True)
     errors = Console(stderr=True, soft_wrap=True, highlight=False)
     for problem in report.problems[:_SHOWN_PROBLEMS]:
         where = f"{problem.file}, line {problem.line}" if problem.line else problem.file

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
+from rich.text import Text
 
 from contracts.errors import InvalidInput
 from deployments.cli import common
@@ -61,7 +62,8 @@ def create(
         print(to_json({"key": token, "key_id": key.key_id, "account_id": account, "role": role.value}))
     elif saved:
         # Not shown: what is in the file need not be on the screen.
-        Console().print(f"Key [bold]{key.key_id}[/] for account {account} saved to {saved}", soft_wrap=True)
+        line = Text.assemble("Key ", (key.key_id, "bold"), f" for account {account} saved to {saved}")
+        Console(highlight=False).print(line, soft_wrap=True)
     else:
         print(token)
 

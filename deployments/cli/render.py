@@ -74,10 +74,10 @@ def times(trace: Trace) -> Text:
 
 
 def table(columns: Iterable[str], rows: Iterable[Iterable[RenderableType]]) -> Table:
-    """A plain table."""
+    """A plain table; text in it is shown as it is, so that brackets in it are no markup."""
     result = Table(*columns, header_style="bold", box=None)
     for row in rows:
-        result.add_row(*row)
+        result.add_row(*(Text(cell) if isinstance(cell, str) else cell for cell in row))
     return result
 
 

@@ -71,3 +71,9 @@ def test_relations_and_an_empty_level_are_told() -> None:
     text = shown(render.read_answer(ReadMemoryResponse("r", block(level_hit="L1", relations=(edge,)), ReadTrace())))
     assert "nothing at this level" in text
     assert "uses → strata://shared/python/subprocess/Popen (0.80)" in text
+
+
+def test_brackets_in_a_table_are_text_and_no_markup() -> None:
+    console = Console(width=60, record=True, file=StringIO())
+    console.print(render.table(("found",), [["extra [torch] is missing"]]))
+    assert "extra [torch] is missing" in console.export_text()

@@ -129,7 +129,7 @@ def test_without_the_extra_the_error_names_it(tmp_path: Path, monkeypatch: pytes
     for module in ("models.torch_engine", "models.cross_encoder"):
         monkeypatch.delitem(sys.modules, module, raising=False)
     monkeypatch.setitem(sys.modules, "torch", None)
-    with pytest.raises(ConfigError, match=r"needs torch.*strata\[torch\]"):
+    with pytest.raises(ConfigError, match=r"needs torch.*extra torch"):
         tiny_embedder(folder)
     with pytest.raises(ConfigError, match=r"strata\[torch\]"):
         load_pair_scorer(CrossEncoderConfig(path=folder))
