@@ -143,6 +143,9 @@ def matches(condition: Filter, record: Mapping[str, Any]) -> bool:
     Args:
         condition: A filter.
         record: Values by field name; ``attrs`` is a mapping of name to a list of strings.
+
+    Raises:
+        InvalidFilter: An unknown field, or a range on a field that is no number.
     """
     match condition:
         case And(parts):
@@ -160,6 +163,8 @@ def matches(condition: Filter, record: Mapping[str, Any]) -> bool:
         case Under(field, root):
             return any(is_under(str(value), root) for value in _values(field, record))
         case Range(field, gte, gt, lte, lt):
+            if kind_of(field) != "number":
+                raise InvalidFilter(f"{field} is no number, so it has no range.", field="filter")
             return any(
                 (gte is None or v >= gte)
                 and (gt is None or v > gt)

@@ -215,3 +215,9 @@ def test_a_further_filter_only_narrows(a: Filter, b: Filter) -> None:
     """C20."""
     if matches(all_of(a, b), RECORD):
         assert matches(a, RECORD)
+
+
+@pytest.mark.parametrize("field", ["category", "tags", "uri", "attrs.lang"])
+def test_a_range_on_a_field_that_is_no_number_is_refused_by_the_meaning_too(field: str) -> None:
+    with pytest.raises(InvalidFilter, match="no number"):
+        matches(Range(field, gte=1), RECORD)
