@@ -11,19 +11,26 @@ import sys
 import threading
 import time
 import traceback
+from contextlib import suppress
 from pathlib import Path
 from types import FrameType
 from typing import Never
 
 import msgspec
+import psutil
 
 from contracts.errors import StrataError
+from deployments.lifecycle import Service
 from deployments.settings import Settings, load
 
 # Where a status command reads how the replicas are.
 GRAPH_STATE = "graph.json"
 _REFRESH_S = 2.0
 _SIGNALS = (signal.SIGTERM, signal.SIGINT)
+# How long an orphaned service gets to stop in order, and how often it is told to until it begins.
+_GRACE_S = 40.0
+_REPEAT_S = 1.0
+_stopping = threading.Event()
 
 
 class DeploymentState(msgspec.Struct, frozen=True):
@@ -43,7 +50,7 @@ def main() -> None:
     parser.add_argument("--attached", action="store_true")
     arguments = parser.parse_args()
     if arguments.attached:
-        threading.Thread(target=_stop_at_end_of_input, daemon=True).start()
+        threading.Thread(target=_stop_at_end_of_input, args=[arguments.folder], daemon=True).start()
     try:
         _stop_on_signals()
         run(with_port(load(arguments.config), arguments.port), arguments.folder)
@@ -71,6 +78,7 @@ def run(settings: Settings, folder: Path) -> Never:
             _write(state)
             time.sleep(_REFRESH_S)
     finally:
+        _stopping.set()
         for each in _SIGNALS:
             signal.signal(each, signal.SIG_IGN)
         state.unlink(missing_ok=True)
@@ -113,11 +121,23 @@ def _stop(number: int, frame: FrameType | None) -> Never:
     sys.exit(0)
 
 
-def _stop_at_end_of_input() -> None:
+def _stop_at_end_of_input(folder: Path) -> None:
     # Unbuffered: a thread inside sys.stdin keeps its lock, and the interpreter from ending.
     while os.read(0, 4096):
         pass
-    os.kill(os.getpid(), signal.SIGTERM)
+    end = time.monotonic() + _GRACE_S
+    while time.monotonic() < end:
+        # More than once: what a handler raises in the middle of Ray's start may be swallowed there.
+        if not _stopping.is_set():
+            os.kill(os.getpid(), signal.SIGTERM)
+        time.sleep(_REPEAT_S)
+    # Nobody is left to do it for us.
+    run = Service(folder).last()
+    for process in run.processes() if run else ():
+        if process.pid != os.getpid():
+            with suppress(psutil.Error):
+                process.kill()
+    os.kill(os.getpid(), signal.SIGKILL)
 
 
 if __name__ == "__main__":

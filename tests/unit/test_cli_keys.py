@@ -31,8 +31,9 @@ def test_a_key_is_printed_once_and_holds(settings: Settings) -> None:
     context = KeyStore(settings.keys_path).authenticate(token).context("r")
     assert (context.account_id, context.role, context.agent_space) == ("acme", "agent", "agent:a")
     listed = strata("list", "--json")
-    assert token.split("_")[1] in listed
-    assert token.split("_")[2] not in listed
+    _, key_id, secret = token.split("_", 2)
+    assert key_id in listed
+    assert secret not in listed
 
 
 def test_a_saved_key_is_used_and_not_shown(settings: Settings) -> None:
