@@ -28,15 +28,20 @@ class Assembler:
 
     async def __call__(self, ctx: RequestContext, deadline: Deadline, request: AssembleRequest) -> Assembly:
         """Fold duplicates to the best, apply the threshold, cut to the limit; reads nothing."""
-        unique = best_by_uri(hit for hits in request.hits for hit in hits)
-        passed = [hit for hit in unique if passes(hit.score, request.threshold, gte=request.gte)]
-        chosen = passed[: request.limit]
-        return Assembly(tuple(map(block, chosen)), self._next_actions(chosen), len(unique) - len(passed))
+        chosen, filtered = select(request)
+        return Assembly(tuple(map(block, chosen)), self._next_actions(chosen), filtered)
 
     def _next_actions(self, hits: list[NodeHit]) -> NextActions:
         l1 = [hit.uri for hit in hits if hit.has_overview]
         l2 = [hit.uri for hit in hits if hit.has_content and not hit.has_children]
         return NextActions(tuple(l1[: self._config.l1_reads]), tuple(l2[: self._config.l2_reads]))
+
+
+def select(request: AssembleRequest) -> tuple[list[NodeHit], int]:
+    """The hits of an answer, best first, and how many the threshold took."""
+    unique = best_by_uri(hit for hits in request.hits for hit in hits)
+    passed = [hit for hit in unique if passes(hit.score, request.threshold, gte=request.gte)]
+    return passed[: request.limit], len(unique) - len(passed)
 
 
 def best_by_uri(hits: Iterable[NodeHit]) -> list[NodeHit]:

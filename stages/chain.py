@@ -51,7 +51,7 @@ from contracts.stages import (
     Stage,
 )
 from contracts.trace import PLANNER_UNSURE, TARGET_ABSENT
-from stages.assembler import best_by_uri, block, passes
+from stages.assembler import best_by_uri, block, select
 from stages.planner import three_queries
 from stages.run import Run, Silent, StageBudget
 
@@ -324,9 +324,8 @@ def _plan_request(request: SearchMemoryRequest, target: str | None) -> PlanReque
 
 
 def _raw_assembly(request: AssembleRequest) -> Assembly:
-    unique = best_by_uri(hit for hits in request.hits for hit in hits)
-    passed = [hit for hit in unique if passes(hit.score, request.threshold, gte=request.gte)]
-    return Assembly(tuple(map(block, passed[: request.limit])), NextActions(), len(unique) - len(passed))
+    chosen, filtered = select(request)
+    return Assembly(tuple(map(block, chosen)), NextActions(), filtered)
 
 
 def _seed_hits(hits: list[list[NodeHit]], top_k: int) -> tuple[SeedHit, ...]:
