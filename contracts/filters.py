@@ -120,6 +120,19 @@ def all_of(*parts: Filter | None) -> Filter:
     return flat[0] if len(flat) == 1 else And(tuple(flat))
 
 
+def account_of(condition: Filter) -> str:
+    """The one account that a condition is confined to: it is an ``Eq`` of ``account_id``, or an ``And`` with one.
+
+    Raises:
+        InvalidFilter: It is not confined to one account: no index answers that (C20).
+    """
+    parts = condition.parts if isinstance(condition, And) else (condition,)
+    accounts = {part.value for part in parts if isinstance(part, Eq) and part.field == "account_id"}
+    if len(accounts) != 1:
+        raise InvalidFilter("A search must name one account.", field="account_id")
+    return str(accounts.pop())
+
+
 def kind_of(field: str) -> FieldKind:
     """The kind of a field.
 

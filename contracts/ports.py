@@ -7,6 +7,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from contracts.deadline import Deadline
 from contracts.filters import Filter
 from contracts.hits import Level, Relation
 from contracts.records import Document, ModelRef, Node
@@ -57,14 +58,16 @@ class RecallQuery(msgspec.Struct, frozen=True):
     Args:
         text: What keyword recall looks for; empty for none.
         vector: float32 of shape (dimensions,), L2-normalised; ``None`` for keyword recall only.
-        condition: Hard pre-filter of both recalls.
+        condition: Hard pre-filter of both recalls; names one account, see ``contracts.filters.account_of``.
         limit: Candidates from each of the two recalls, 1..1000.
+        model: The model of ``vector``, compared with that of the index; ``None`` when the caller knows they agree.
     """
 
     text: str
     vector: Vectors | None
     condition: Filter
     limit: int
+    model: ModelRef | None = None
 
 
 class RecallHit(msgspec.Struct, frozen=True, gc=False):
@@ -87,18 +90,25 @@ class RecallHit(msgspec.Struct, frozen=True, gc=False):
     found_by: Literal["dense", "keyword", "both"]
 
 
+Recall = Literal["dense", "keyword"]
+# Why dense recall is refused when vectors can't be compared (design decision 9).
+OTHER_MODEL = "the query was embedded by another model than the index"
+
+
 class Recalled(msgspec.Struct, frozen=True):
     """What one query found, best first by nothing in particular: ranking is the stages' business.
 
     Args:
         hits: Each record once.
-        failed: Recalls that failed, with the reason: ``dense`` or ``keyword``.
+        failed: Recalls that failed, with the reason.
         more: Whether a higher limit could find further records.
+        partial: Recalls that looked at a part of the index only, with the reason; their hits count.
     """
 
     hits: tuple[RecallHit, ...]
-    failed: Mapping[Literal["dense", "keyword"], str]
+    failed: Mapping[Recall, str]
     more: bool
+    partial: Mapping[Recall, str] = {}
 
 
 class NodeMeta(msgspec.Struct, frozen=True, gc=False):
@@ -118,15 +128,19 @@ class NodeMeta(msgspec.Struct, frozen=True, gc=False):
 class SearchIndex(Protocol):
     """Dense and keyword recall over L0 records."""
 
-    async def recall(self, queries: Sequence[RecallQuery]) -> list[Recalled]:
+    async def recall(self, queries: Sequence[RecallQuery], deadline: Deadline | None = None) -> list[Recalled]:
         """Run all queries side by side in one call.
 
         A candidate found by one recall gets its true score of the other too. When one recall fails, the other's hits
-        come back and ``failed`` says so.
+        come back and ``failed`` says so; a vector of another model fails dense recall.
+
+        Args:
+            queries: Any number, of any accounts.
+            deadline: When work on them should stop; a backend may stop earlier.
 
         Raises:
             RecallFailed: Both recalls of a query failed.
-            InvalidFilter: A condition names a field the index lacks.
+            InvalidFilter: A condition names no account, or a field the index lacks.
         """
         ...
 
@@ -206,6 +220,29 @@ class IngestJournal(Protocol):
     async def unfinished(self, account_id: str) -> list[JournalEntry]:
         """Documents whose last state is not ``stored``: what a crash or a failure left to do."""
         ...
+
+
+class IndexStats(msgspec.Struct, frozen=True):
+    """Size of an index: nodes by account and kind, and bytes on disk."""
+
+    nodes: dict[str, dict[str, int]]
+    bytes: int
+
+
+class ReadableIndex(SearchIndex, ContentStore, RelationStore, Protocol):
+    """All that a stage may ask of an open index."""
+
+    async def stats(self) -> IndexStats:
+        """Count nodes and bytes; looks at everything, so it is for people, not for requests."""
+        ...
+
+    async def close(self) -> None:
+        """Wait for what is under way and let go of all resources."""
+        ...
+
+
+class WritableIndex(ReadableIndex, IndexWriter, IngestJournal, Protocol):
+    """An index opened for writing."""
 
 
 class Embeddable(msgspec.Struct, frozen=True):

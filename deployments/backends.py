@@ -1,15 +1,12 @@
 """From settings to an open index."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+from contracts.ports import ReadableIndex
 from deployments.settings import IndexSettings
 
-if TYPE_CHECKING:
-    from index.embedded.index import EmbeddedIndex
 
-
-async def open_index(folder: Path, settings: IndexSettings) -> "EmbeddedIndex":
+async def open_index(folder: Path, settings: IndexSettings) -> ReadableIndex:
     """Open the index of a data folder for reading.
 
     Args:

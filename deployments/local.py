@@ -1,8 +1,8 @@
 """The same chain and reader in this process, without Ray: for notebooks, evaluation and benchmarks (decision 1)."""
 
 import asyncio
-from typing import TYPE_CHECKING
 
+from contracts.ports import ReadableIndex
 from contracts.stages import Observer
 from deployments.backends import open_index
 from deployments.service import Service
@@ -18,14 +18,11 @@ from stages.rechecker import Rechecker
 from stages.reranker import Reranker
 from stages.seed_search import SeedSearch
 
-if TYPE_CHECKING:
-    from index.embedded.index import EmbeddedIndex
-
 
 class LocalService(Service):
     """A service that holds its index open; made by :func:`open_local`."""
 
-    def __init__(self, chain: Chain, reader: Reader, read_timeout_ms: int, index: "EmbeddedIndex") -> None:
+    def __init__(self, chain: Chain, reader: Reader, read_timeout_ms: int, index: ReadableIndex) -> None:
         super().__init__(chain, reader, read_timeout_ms)
         self.index = index
 

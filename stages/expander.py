@@ -15,6 +15,7 @@ from contracts.filters import Eq, Filter, In, Or, Range, all_of
 from contracts.hits import NodeHit
 from contracts.ports import Recalled, RecallQuery, SearchIndex, Vectors
 from contracts.query import TypedQuery
+from contracts.records import ModelRef
 from contracts.scope import search_filter
 from contracts.stages import ExpandRequest, ExpandResult
 from contracts.uri import depth_of, parent_of
@@ -51,13 +52,14 @@ class Expander:
             Seeds and reached nodes, best first, within the caps on depth, nodes and time.
         """
         rows = request.vectors.unpack() if request.vectors else [None] * len(request.queries)
+        model = request.vectors.model if request.vectors else None
         trees = [
-            _Tree(ctx, query, position, row, request.caller, hits, self._config, self._scoring)
+            _Tree(ctx, query, position, row, model, request.caller, hits, self._config, self._scoring)
             for position, (query, row, hits) in enumerate(zip(request.queries, rows, request.hits, strict=True))
             if hits
         ]
         depth = 0
-        while depth < self._config.max_depth and self._has_time(depth, deadline) and await self._step(trees):
+        while depth < self._config.max_depth and self._has_time(depth, deadline) and await self._step(trees, deadline):
             depth += 1
         hits: list[list[NodeHit]] = [[] for _ in request.queries]
         for tree in trees:
@@ -68,11 +70,11 @@ class Expander:
     def _has_time(self, depth: int, deadline: Deadline) -> bool:
         return depth == 0 or deadline.left() * 1000 >= self._config.reserve_ms
 
-    async def _step(self, trees: Sequence["_Tree"]) -> bool:
+    async def _step(self, trees: Sequence["_Tree"], deadline: Deadline) -> bool:
         asked = [(tree, query, kind) for tree in trees for kind, query in tree.questions()]
         if not asked:
             return False
-        answers = await self._index.recall([query for _, query, _ in asked])
+        answers = await self._index.recall([query for _, query, _ in asked], deadline)
         for (tree, _, kind), answer in zip(asked, answers, strict=True):
             tree.take(kind, answer)
         return True
@@ -87,6 +89,7 @@ class _Tree:
         query: TypedQuery,
         position: int,
         vector: Vectors | None,
+        model: ModelRef | None,
         caller: Filter | None,
         seeds: Sequence[NodeHit],
         config: ExpanderConfig,
@@ -96,6 +99,7 @@ class _Tree:
         self.capped = False
         self._query = query
         self._vector = vector
+        self._model = model
         self._scope = search_filter(ctx, query, caller)
         # Parents are looked at within the caller's visible scope, but outside the query's own narrowing.
         self._above = search_filter(ctx, msgspec.structs.replace(query, target_uri=None))
@@ -116,7 +120,10 @@ class _Tree:
         self._expanded.update(frontier)
         if conditions:
             condition = all_of(self._scope, Or(tuple(conditions)))
-            yield "children", RecallQuery(self._query.text, self._vector, condition, self._config.children)
+            yield (
+                "children",
+                RecallQuery(self._query.text, self._vector, condition, self._config.children, self._model),
+            )
         unknown = sorted(self._unknown_parents())
         if unknown:
             condition = all_of(self._above, In("uri", tuple(unknown)))

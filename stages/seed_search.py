@@ -9,7 +9,7 @@ from contracts.context import RequestContext
 from contracts.deadline import Deadline
 from contracts.filters import Filter
 from contracts.hits import NodeHit
-from contracts.ports import Recalled, RecallQuery, SearchIndex
+from contracts.ports import OTHER_MODEL, Recalled, RecallQuery, SearchIndex
 from contracts.query import TypedQuery
 from contracts.scope import search_filter
 from contracts.stages import QueryVectors, SeedRequest, SeedResult
@@ -48,14 +48,14 @@ class SeedSearch:
             RecallFailed: Both recalls failed (RET-5001).
             InvalidFilter: The caller's filter names a field the index lacks.
         """
-        vectors, mismatch = await self._usable(request.vectors)
+        vectors = request.vectors
         queries = list(request.queries)
         limit = request.limit or self._config.limit
-        recalled = await self._recall(ctx, queries, vectors, request.caller, limit)
+        recalled = await self._recall(ctx, deadline, queries, vectors, request.caller, limit)
         absent = await self._absent_targets(ctx, queries, recalled)
         if absent:
             queries = [msgspec.structs.replace(q, target_uri=None) if q.target_uri in absent else q for q in queries]
-            recalled = await self._recall(ctx, queries, vectors, request.caller, limit)
+            recalled = await self._recall(ctx, deadline, queries, vectors, request.caller, limit)
         keep = max(self._config.seeds, limit)
         return SeedResult(
             hits=[
@@ -64,31 +64,26 @@ class SeedSearch:
             ],
             more=any(r.more for r in recalled),
             absent_targets=absent,
-            keyword_only=vectors is None,
-            degraded=_degradations(recalled, mismatch),
+            keyword_only=vectors is None or any(r.failed.get("dense") == OTHER_MODEL for r in recalled),
+            degraded=_degradations(recalled),
         )
-
-    async def _usable(self, vectors: QueryVectors | None) -> tuple[QueryVectors | None, bool]:
-        model = await self._index.model()
-        if vectors is None or model is None or vectors.model == model:
-            return vectors, False
-        return None, True
 
     async def _recall(
         self,
         ctx: RequestContext,
+        deadline: Deadline,
         queries: Sequence[TypedQuery],
         vectors: QueryVectors | None,
         caller: Filter | None,
         limit: int,
     ) -> list[Recalled]:
         rows = vectors.unpack() if vectors else [None] * len(queries)
-        return await self._index.recall(
-            [
-                RecallQuery(query.text, row, search_filter(ctx, query, caller), limit)
-                for query, row in zip(queries, rows, strict=True)
-            ]
-        )
+        model = vectors.model if vectors else None
+        asked = [
+            RecallQuery(query.text, row, search_filter(ctx, query, caller), limit, model)
+            for query, row in zip(queries, rows, strict=True)
+        ]
+        return await self._index.recall(asked, deadline)
 
     async def _absent_targets(
         self, ctx: RequestContext, queries: Sequence[TypedQuery], recalled: Sequence[Recalled]
@@ -107,8 +102,7 @@ class SeedSearch:
         return sorted(hits, key=rank_key)[:keep]
 
 
-def _degradations(recalled: Sequence[Recalled], mismatch: bool) -> tuple[Degradation, ...]:
+def _degradations(recalled: Sequence[Recalled]) -> tuple[Degradation, ...]:
     reasons = {f"RET-5001: {part} recall failed: {why}" for r in recalled for part, why in r.failed.items()}
-    if mismatch:
-        reasons.add("RET-5001: the query was embedded by another model than the index; searched by keywords only.")
+    reasons |= {f"{part} recall is incomplete: {why}" for r in recalled for part, why in r.partial.items()}
     return tuple(Degradation(STAGE, reason, 0) for reason in sorted(reasons))

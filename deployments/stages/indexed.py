@@ -3,20 +3,17 @@
 from abc import abstractmethod
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 
 from contracts.errors import StageError
 from contracts.filters import Eq
-from contracts.ports import RecallQuery
+from contracts.ports import ReadableIndex, RecallQuery
 from contracts.stages import Stage
 from deployments.backends import open_index
 from deployments.settings import IndexSettings
 from deployments.stages.base import StageReplica
-
-if TYPE_CHECKING:
-    from index.embedded.index import EmbeddedIndex
 
 In = TypeVar("In")
 Out = TypeVar("Out")
@@ -27,7 +24,7 @@ _NOBODY = "warm-up"
 class IndexedReplica(StageReplica[In, Out]):
     """A stage on the index."""
 
-    index: "EmbeddedIndex"
+    index: ReadableIndex
 
     async def open(self, folder: Path, settings: IndexSettings, *args: Any) -> Stage[In, Out]:
         """Open the index and ask it once, then build the stage on it."""

@@ -6,14 +6,13 @@ are rounded to the whole numbers that mean the same, because LanceDB refuses fra
 """
 
 from collections.abc import Iterable
-from math import ceil, floor, isfinite
 from typing import Any
 
 from contracts.errors import InvalidFilter
-from contracts.filters import And, Contains, Eq, FieldKind, Filter, In, Not, Or, Range, Under, kind_of
+from contracts.filters import And, Contains, Eq, Filter, In, Not, Or, Range, Under, kind_of
+from index.conditions import comparable, encodable, require, whole_bounds
 
 TRUE, FALSE = "true", "false"
-_INT64 = 2**63
 
 
 def where(condition: Filter) -> str:
@@ -34,10 +33,10 @@ def where(condition: Filter) -> str:
         case In(field, values):
             return _one_of(field, values)
         case Contains(field, values):
-            _require(field, kind_of(field) == "keywords", "Contains")
+            require(field, kind_of(field) == "keywords", "Contains")
             return _joined(" AND ", [_one_of(field, (value,)) for value in values], empty=FALSE)
         case Under(field, root):
-            _require(field, kind_of(field) == "uri" and isinstance(root, str) and root != "", "Under")
+            require(field, kind_of(field) == "uri" and isinstance(root, str) and root != "", "Under")
             return f"({field} = {literal(root)} OR starts_with({field}, {literal(root + '/')}))"
         case Range():
             return _range(condition)
@@ -50,60 +49,30 @@ def literal(value: str) -> str:
     Raises:
         InvalidFilter: Lone surrogates, which no stored text can hold.
     """
-    try:
-        value.encode()
-    except UnicodeEncodeError:
-        raise InvalidFilter("A filter value is not valid Unicode text.", field="filter") from None
-    return "'" + value.replace("'", "''") + "'"
+    return "'" + encodable(value).replace("'", "''") + "'"
 
 
 def one_of(column: str, values: Iterable[str] | Iterable[int]) -> str:
     """``column IN (values)`` for a column name of ours; false for no values."""
-    return in_list(column, [literal(v) if isinstance(v, str) else str(int(v)) for v in values])
-
-
-def in_list(column: str, literals: list[str]) -> str:
-    """``column IN (literals)`` for finished literals."""
+    literals = [literal(v) if isinstance(v, str) else str(int(v)) for v in values]
     return f"{column} IN ({', '.join(literals)})" if literals else FALSE
 
 
 def _one_of(field: str, values: tuple[Any, ...]) -> str:
-    kind = kind_of(field)
-    _require(field, all(_fits(value, kind) for value in values), "Eq or In")
-    if kind == "number":
-        return in_list(field, [str(int(v)) for v in values if v == int(v) and -_INT64 <= v < _INT64])
-    if kind != "keywords":
-        # The empty string stands for a missing value, which equals nothing.
-        return in_list(field, [literal(v) for v in values if v])
+    known = comparable(field, values)
+    if kind_of(field) != "keywords":
+        return one_of(field, known)
     column, prefix = ("attrs", f"{field[6:]}=") if field.startswith("attrs.") else (field, "")
-    return _joined(" OR ", [f"array_has({column}, {literal(prefix + v)})" for v in values], empty=FALSE)
+    return _joined(" OR ", [f"array_has({column}, {literal(f'{prefix}{v}')})" for v in known], empty=FALSE)
 
 
 def _range(condition: Range) -> str:
-    field, bounds = condition.field, (condition.gte, condition.gt, condition.lte, condition.lt)
-    fits = all(bound is None or _fits(bound, "number") for bound in bounds)
-    _require(field, kind_of(field) == "number" and fits, "Range")
-    gte, gt, lte, lt = bounds
-    least = [x for x in (None if gte is None else ceil(gte), None if gt is None else floor(gt) + 1) if x is not None]
-    most = [x for x in (None if lte is None else floor(lte), None if lt is None else ceil(lt) - 1) if x is not None]
-    low, high = max(least, default=-_INT64), min(most, default=_INT64 - 1)
-    if low > high or low >= _INT64 or high < -_INT64:
+    bounds = whole_bounds(condition)
+    if bounds is None:
         return FALSE
-    parts = [f"{field} >= {low}"] * (low > -_INT64) + [f"{field} <= {high}"] * (high < _INT64 - 1)
+    low, high = bounds
+    parts = [f"{condition.field} >= {low}"] * (low is not None) + [f"{condition.field} <= {high}"] * (high is not None)
     return _joined(" AND ", parts, empty=TRUE)
-
-
-def _fits(value: object, kind: FieldKind) -> bool:
-    if kind == "number":
-        return isinstance(value, int | float) and not isinstance(value, bool) and isfinite(value)
-    return isinstance(value, str)
-
-
-def _require(field: str, holds: bool, operator: str) -> None:
-    if not holds:
-        raise InvalidFilter(
-            f"{operator} does not fit the {kind_of(field)} field {field!r} with this value.", field="filter"
-        )
 
 
 def _joined(operator: str, parts: Iterable[str], *, empty: str) -> str:

@@ -6,11 +6,10 @@ from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
-import msgspec
-
+from contracts.deadline import Deadline
 from contracts.errors import ConfigError
 from contracts.hits import Level, Relation
-from contracts.ports import Embeddable, JournalEntry, JournalState, NodeMeta, Recalled, RecallQuery
+from contracts.ports import Embeddable, IndexStats, JournalEntry, JournalState, NodeMeta, Recalled, RecallQuery
 from contracts.records import ModelRef
 from index.embedded.config import EmbeddedConfig
 from index.embedded.lock import WriterLock
@@ -21,13 +20,6 @@ from index.embedded.writer import Writer
 
 # A reader that finds a revision already replaced looks again; twice in a row is all but impossible.
 _ATTEMPTS = 3
-
-
-class IndexStats(msgspec.Struct, frozen=True):
-    """Size of an index: nodes by account and kind, and bytes on disk."""
-
-    nodes: dict[str, dict[str, int]]
-    bytes: int
 
 
 class EmbeddedIndex:
@@ -73,7 +65,7 @@ class EmbeddedIndex:
         return index
 
     async def close(self) -> None:
-        """Wait for writes under way and let go of the folder."""
+        """See ``ReadableIndex``; lets the next writer in."""
         if self._writer:
             await self._writer.finish()
         self._nodes.close()
@@ -81,8 +73,8 @@ class EmbeddedIndex:
         if self._lock:
             self._lock.release()
 
-    async def recall(self, queries: Sequence[RecallQuery]) -> list[Recalled]:
-        """See ``SearchIndex``."""
+    async def recall(self, queries: Sequence[RecallQuery], deadline: Deadline | None = None) -> list[Recalled]:
+        """See ``SearchIndex``; LanceDB can't be told to stop, so the deadline is the caller's to keep."""
         return await self._search.recall(queries)
 
     async def meta(self, account_id: str, uris: Sequence[str]) -> dict[str, NodeMeta]:
@@ -150,7 +142,7 @@ class EmbeddedIndex:
         return await asyncio.to_thread(self._store.unfinished, account_id)
 
     async def stats(self) -> IndexStats:
-        """Count nodes and bytes; reads two columns of all rows, so it is for people, not for requests."""
+        """See ``ReadableIndex``; reads two columns of all rows."""
         table = await self._search.table()
         nodes: dict[str, dict[str, int]] = {}
         if table is not None:

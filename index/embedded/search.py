@@ -2,39 +2,25 @@
 
 import asyncio
 from collections.abc import Sequence
-from typing import Any, Literal
+from functools import partial
+from typing import Any
 
 import lancedb
 import numpy as np
 import pyarrow as pa
 from lancedb.query import MatchQuery
 
-from contracts.errors import ConfigError, RecallFailed
-from contracts.ports import NodeMeta, Recalled, RecallHit, RecallQuery, Vectors
-from index.bm25 import coverage
+from contracts.filters import account_of
+from contracts.ports import NodeMeta, Recall, Recalled, RecallQuery, Vectors
+from contracts.records import ModelRef
+from index.candidates import SHOWN, Candidates, Key, check_dimensions, refuse_other_model, require_some
 from index.embedded.config import EmbeddedConfig
 from index.embedded.filter_sql import one_of, where
 from index.embedded.store import Store
-from index.embedded.table import NodeTable, unit
+from index.embedded.table import NodeTable
+from index.rows import unit
 from index.text import Analysis, analyze
 
-Recall = Literal["dense", "keyword"]
-# Account, kind and URI of a node.
-Key = tuple[str, str, str]
-_SHOWN = (
-    "uri",
-    "parent_uri",
-    "name",
-    "kind",
-    "category",
-    "owner_space",
-    "context_type",
-    "depth",
-    "abstract",
-    "has_overview",
-    "has_content",
-    "has_children",
-)
 _SCORED = ("account_id", "words", "bigrams")
 _META = (
     "uri",
@@ -69,12 +55,15 @@ class Search:
         Raises:
             ConfigError: A query's vector has another dimension than the index.
         """
+        for query in queries:
+            account_of(query.condition)
         conditions = [where(query.condition) for query in queries]
         table = await self.table()
-        if table is None:
+        held = await asyncio.to_thread(self._store.model)
+        if table is None or held is None:
             return [Recalled((), {}, more=False) for _ in queries]
-        await _check_dimensions(table, queries)
-        answers = (self._answer(table, *asked) for asked in zip(queries, conditions, strict=True))
+        check_dimensions(held, queries)
+        answers = (self._answer(table, held, *asked) for asked in zip(queries, conditions, strict=True))
         return list(await asyncio.gather(*answers))
 
     async def meta(self, account_id: str, uris: Sequence[str]) -> dict[str, NodeMeta]:
@@ -91,32 +80,29 @@ class Search:
         found = await table.query().where(condition).select(list(columns)).to_arrow()
         return _tuples(found, columns)
 
-    async def _answer(self, table: lancedb.AsyncTable, query: RecallQuery, condition: str) -> Recalled:
+    async def _answer(self, table: lancedb.AsyncTable, held: ModelRef, query: RecallQuery, condition: str) -> Recalled:
         terms = analyze(query.text)
+        query, failed = refuse_other_model(query, held)
         recalls: dict[Recall, Any] = {}
         if query.vector is not None:
             recalls["dense"] = self._dense(table, unit(query.vector), condition, query.limit)
         if terms.words or terms.bigrams:
             recalls["keyword"] = self._keyword(table, terms, condition, query.limit)
         outcomes = dict(zip(recalls, await asyncio.gather(*recalls.values(), return_exceptions=True), strict=True))
-        failed = {recall: _reason(error) for recall, error in outcomes.items() if isinstance(error, BaseException)}
-        if failed and len(failed) == len(outcomes):
-            raise RecallFailed(
-                "; ".join(f"{recall}: {why}" for recall, why in failed.items()),
-                remedy="Retry; `strata doctor` checks the index.",
-            )
+        failed |= {recall: _reason(error) for recall, error in outcomes.items() if isinstance(error, BaseException)}
         found = {recall: tables for recall, tables in outcomes.items() if recall not in failed}
+        require_some(failed, found)
         return await asyncio.to_thread(self._merge, query, terms, found, failed)
 
     async def _dense(self, table: lancedb.AsyncTable, vector: Vectors, condition: str, limit: int) -> list[pa.Table]:
         search = table.query().nearest_to(vector).distance_type("dot")
         # Both are without effect, and search exact, before there is a vector index.
         search = search.nprobes(self._config.ann_probes).refine_factor(self._config.ann_refine)
-        return [await search.where(condition).select([*_SHOWN, *_SCORED, "_distance"]).limit(limit).to_arrow()]
+        return [await search.where(condition).select([*SHOWN, *_SCORED, "_distance"]).limit(limit).to_arrow()]
 
     async def _keyword(self, table: lancedb.AsyncTable, terms: Analysis, condition: str, limit: int) -> list[pa.Table]:
         depth = round(limit * self._config.keyword_oversampling)
-        columns = [*_SHOWN, *_SCORED, "vector", "_score"]
+        columns = [*SHOWN, *_SCORED, "vector", "_score"]
         searches = [
             table.query().nearest_to_text(MatchQuery(" ".join(dict.fromkeys(wanted)), column))
             for column, wanted in terms._asdict().items()
@@ -130,55 +116,15 @@ class Search:
         self, query: RecallQuery, terms: Analysis, found: dict[Recall, list[pa.Table]], failed: dict[Recall, str]
     ) -> Recalled:
         """Each record once, with both scores; of the keyword candidates the ``limit`` best by coverage."""
-        shown: dict[Key, tuple[Any, ...]] = {}
-        texts: dict[Key, tuple[str, str]] = {}
+        candidates = Candidates(query.limit)
         cosines: dict[Key, float] = {}
-        members: dict[Recall, set[Key]] = {"dense": set(), "keyword": set()}
         for recall, tables in found.items():
             for table in tables:
                 keys = _tuples(table, ("account_id", "kind", "uri"))
-                members[recall].update(keys)
-                shown.update(zip(keys, _tuples(table, _SHOWN), strict=True))
-                texts.update(zip(keys, _tuples(table, ("words", "bigrams")), strict=True))
+                candidates.add(recall, keys, _tuples(table, SHOWN), _tuples(table, ("words", "bigrams")))
                 cosines.update(zip(keys, _cosines(table, query.vector), strict=True))
-        coverages = self._coverages(terms, texts)
-        best = set(sorted(members["keyword"], key=coverages.__getitem__, reverse=True)[: query.limit])
-        dense = members["dense"]
-        hits = tuple(
-            RecallHit(*(*shown[key], cosines[key], coverages[key], _found_by(key in dense, key in best)))
-            for key in shown
-            if key in dense or key in best
-        )
-        return Recalled(hits, failed, more=any(len(keys) >= query.limit for keys in members.values()))
-
-    def _coverages(self, terms: Analysis, texts: dict[Key, tuple[str, str]]) -> dict[Key, float]:
-        groups: dict[tuple[str, str], list[Key]] = {}
-        for key in texts:
-            groups.setdefault(key[:2], []).append(key)
-        bm25 = self._config.bm25
-        scores: dict[Key, float] = {}
-        for (account_id, kind), keys in groups.items():
-            statistics = self._store.statistics(account_id, kind, terms)
-            found = coverage(terms, map(texts.__getitem__, keys), statistics, bm25.saturation(kind), bm25.bigram_weight)
-            scores.update(zip(keys, found, strict=True))
-        return scores
-
-
-async def _check_dimensions(table: lancedb.AsyncTable, queries: Sequence[RecallQuery]) -> None:
-    held = (await table.schema()).field("vector").type.list_size
-    for query in queries:
-        if query.vector is not None and query.vector.shape != (held,):
-            raise ConfigError(
-                f"The query's vector has shape {query.vector.shape}, the index holds vectors of {held} dimensions.",
-                field="embedder",
-                remedy="Use the embedder the index was built with, or ingest again.",
-            )
-
-
-def _found_by(dense: bool, keyword: bool) -> Literal["dense", "keyword", "both"]:
-    if dense and keyword:
-        return "both"
-    return "dense" if dense else "keyword"
+        candidates.score(terms, partial(self._store.statistics, query=terms), self._config.bm25)
+        return candidates.recalled(cosines, failed, {})
 
 
 def _reason(error: BaseException) -> str:

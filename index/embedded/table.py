@@ -9,15 +9,11 @@ import lancedb
 import numpy as np
 import pyarrow as pa
 from lancedb.index import FTS, Bitmap, BTree, HnswSq, LabelList
-from numpy.typing import NDArray
 
-from contracts.errors import InvalidFilter, InvalidInput
-from contracts.filters import kind_of
-from contracts.ports import Embeddable, Vectors
+from contracts.ports import Embeddable
 from contracts.records import Node
-from contracts.uri import depth_of, space_of
 from index.embedded.config import EmbeddedConfig
-from index.text import analyze
+from index.rows import row, unit
 
 NAME = "nodes"
 _TEXT, _NUMBER, _FLAG = pa.string(), pa.int64(), pa.bool_()
@@ -134,55 +130,18 @@ def rows(account_id: str, source_id: str, documents: Sequence[Embeddable], revis
             "document_id": item.document.document_id,
             "revision": revision,
         }
-        | _row(node)
+        | _columns(node)
         for item, revision in zip(documents, revisions, strict=True)
         for node in item.document.nodes
     ]
     vectors = unit(np.concatenate([item.vectors for item in documents]))
-    columns = [pa.array([row[name] for row in found], kind) for name, kind in _COLUMNS.items()]
+    columns = [pa.array([each[name] for each in found], kind) for name, kind in _COLUMNS.items()]
     columns.append(pa.FixedSizeListArray.from_arrays(pa.array(vectors.ravel()), vectors.shape[1]))
     return pa.Table.from_arrays(columns, schema=schema(vectors.shape[1]))
 
 
-def unit(vectors: Vectors) -> NDArray[np.float32]:
-    """The vectors at length 1, so that a dot product is their cosine; a zero vector stays, and is like nothing."""
-    lengths = np.linalg.norm(vectors, axis=-1, keepdims=True)
-    return np.asarray(vectors / np.where(lengths > 0, lengths, 1), dtype=np.float32)
-
-
-def _row(node: Node) -> dict[str, Any]:
-    terms = analyze(f"{node.name}\n{node.search_text or node.abstract}")
-    return {
-        "uri": node.uri,
-        "parent_uri": node.parent_uri,
-        "name": node.name,
-        "owner_space": space_of(node.uri),
-        "context_type": node.context_type,
-        "category": node.category,
-        "kind": node.kind,
-        "status": node.status,
-        "tags": list(node.tags),
-        "attrs": [f"{_attribute(name)}={value}" for name, values in node.attrs.items() for value in values],
-        "level": 0,
-        "depth": depth_of(node.uri),
-        "created_at": node.created_at,
-        "updated_at": node.updated_at,
-        "expires_at": node.expires_at,
-        "abstract": node.abstract,
-        "has_overview": bool(node.overview),
-        "has_content": bool(node.content),
-        "has_children": node.has_children,
-        "words": " ".join(terms.words),
-        "bigrams": " ".join(terms.bigrams),
-    }
-
-
-def _attribute(name: str) -> str:
-    """An attribute's name, which must be one that filters can name: then ``name=value`` reads in one way only."""
-    try:
-        kind_of(f"attrs.{name}")
-    except InvalidFilter:
-        raise InvalidInput(
-            f"The attribute name {name!r} can't be filtered by.", field="attrs", remedy="Use letters, digits and _."
-        ) from None
-    return name
+def _columns(node: Node) -> dict[str, Any]:
+    # One list for all attributes: their names hold no "=", so an entry reads in one way only.
+    fields = row(node)
+    fields["attrs"] = [f"{name}={value}" for name, values in fields["attrs"].items() for value in values]
+    return fields

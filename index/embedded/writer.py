@@ -4,16 +4,13 @@
 """
 
 import asyncio
-from collections import Counter
-from collections.abc import Coroutine, Iterable, Iterator, Sequence
+from collections.abc import Coroutine, Iterable, Sequence
 from typing import Any
 
 import lancedb
-import msgspec
-import numpy as np
 import pyarrow as pa
 
-from contracts.errors import ConfigError, InvalidInput
+from contracts.errors import ConfigError
 from contracts.ports import Embeddable, JournalState
 from contracts.records import ModelRef
 from index.embedded.config import EmbeddedConfig
@@ -21,6 +18,7 @@ from index.embedded.filter_sql import one_of
 from index.embedded.statistics import Terms, deltas
 from index.embedded.store import Commit, Staged, Store
 from index.embedded.table import NodeTable, rows
+from index.rows import batches, check, refuse_foreign
 
 _OLD = ("source_id", "document_id", "uri", "kind", "words", "bigrams")
 
@@ -42,8 +40,8 @@ class Writer:
             InvalidInput: Nodes and vectors do not fit together, text is not Unicode, an attribute can't be filtered by,
                 a document id or URI comes twice, or a URI belongs to another source.
         """
-        _check(documents, model)
-        for batch in _batches(documents, self._config.commit_rows):
+        check(documents, model)
+        for batch in batches(documents, self._config.commit_rows):
             await self._alone(self._put(account_id, source_id, batch, model))
 
     async def drop(self, account_id: str, source_id: str, document_ids: Sequence[str]) -> None:
@@ -89,7 +87,7 @@ class Writer:
         uris = one_of("uri", new["uri"].to_pylist())
         account = one_of("account_id", [account_id])
         old = await table.query().where(f"{account} AND ({ours} OR {uris})").select(list(_OLD)).to_arrow()
-        _refuse_foreign(source_id, old)
+        refuse_foreign(source_id, zip(*(old[c].to_pylist() for c in _OLD[:3]), strict=True))
         staged = [
             Staged(item.document.document_id, revision, item.document.fingerprint)
             for item, revision in zip(batch, revisions, strict=True)
@@ -155,54 +153,6 @@ class Writer:
                 remedy="Remove the folder and ingest again.",
             )
         return table
-
-
-def _check(documents: Sequence[Embeddable], model: ModelRef) -> None:
-    for item in documents:
-        nodes, name = item.document.nodes, item.document.document_id
-        if not nodes:
-            raise InvalidInput(f"Document {name!r} has no nodes.", field="nodes")
-        if item.vectors.shape != (len(nodes), model.dimensions) or not np.isfinite(item.vectors).all():
-            raise InvalidInput(
-                f"Document {name!r} has {len(nodes)} nodes and vectors of shape {item.vectors.shape}; "
-                f"the model {model.name} makes one of {model.dimensions} finite numbers a node.",
-                field="vectors",
-            )
-        try:
-            msgspec.msgpack.encode(item.document)
-        except UnicodeEncodeError:
-            raise InvalidInput(f"Document {name!r} holds text that is not valid Unicode.", field="nodes") from None
-    _refuse_repeats("document_id", (item.document.document_id for item in documents))
-    _refuse_repeats("uri", (node.uri for item in documents for node in item.document.nodes))
-
-
-def _refuse_repeats(field: str, values: Iterable[str]) -> None:
-    value, count = max(Counter(values).items(), key=lambda pair: pair[1], default=("", 0))
-    if count > 1:
-        raise InvalidInput(f"{value!r} comes {count} times.", field=field, remedy=f"Make each {field} unique.")
-
-
-def _batches(documents: Sequence[Embeddable], size: int) -> Iterator[list[Embeddable]]:
-    batch: list[Embeddable] = []
-    count = 0
-    for item in documents:
-        if batch and count + len(item.document.nodes) > size:
-            yield batch
-            batch, count = [], 0
-        batch.append(item)
-        count += len(item.document.nodes)
-    if batch:
-        yield batch
-
-
-def _refuse_foreign(source_id: str, old: pa.Table) -> None:
-    for owner, document, uri in zip(*(old[c].to_pylist() for c in ("source_id", "document_id", "uri")), strict=True):
-        if owner != source_id:
-            raise InvalidInput(
-                f"{uri} belongs to document {document!r} of source {owner!r}.",
-                field="uri",
-                remedy="Remove that source first, or ingest under another root URI.",
-            )
 
 
 def _documents(source_id: str, document_ids: Sequence[str]) -> str:

@@ -3,11 +3,13 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import msgspec
 import numpy as np
 
+from contracts.deadline import Deadline
 from contracts.filters import matches
 from contracts.hits import Level, Relation
-from contracts.ports import NodeMeta, Recalled, RecallHit, RecallQuery
+from contracts.ports import OTHER_MODEL, NodeMeta, Recall, Recalled, RecallHit, RecallQuery
 from contracts.records import ModelRef
 from contracts.uri import depth_of, parent_of, space_of
 
@@ -50,14 +52,18 @@ class FakeIndex:
         self.recalls: list[Sequence[RecallQuery]] = []
         self.metas: list[Sequence[str]] = []
         self.reads: list[tuple[Sequence[str], Level]] = []
-        self.failing: dict[str, str] = {}
+        self.failing: dict[Recall, str] = {}
+        self.partial: dict[Recall, str] = {}
 
-    async def recall(self, queries: Sequence[RecallQuery]) -> list[Recalled]:
+    async def recall(self, queries: Sequence[RecallQuery], deadline: Deadline | None = None) -> list[Recalled]:
         self.recalls.append(queries)
         return [self._recall(query) for query in queries]
 
     def _recall(self, query: RecallQuery) -> Recalled:
         words = query.text.lower().split()
+        failing = dict(self.failing)
+        if query.model not in (None, FAKE_MODEL):
+            query, failing["dense"] = msgspec.structs.replace(query, vector=None), OTHER_MODEL
         hits = []
         for r in self.records.values():
             if not matches(query.condition, r):
@@ -70,7 +76,7 @@ class FakeIndex:
                 names = RecallHit.__struct_fields__[:-3]
                 hits.append(RecallHit(**{n: r[n] for n in names}, vector=vector, keyword=keyword, found_by=found))
         hits.sort(key=lambda hit: -(hit.keyword + hit.vector))
-        return Recalled(tuple(hits[: query.limit]), dict(self.failing), more=len(hits) > query.limit)
+        return Recalled(tuple(hits[: query.limit]), failing, len(hits) > query.limit, dict(self.partial))
 
     async def meta(self, account_id: str, uris: Sequence[str]) -> dict[str, NodeMeta]:
         self.metas.append(uris)

@@ -225,7 +225,9 @@ async def test_vectors_that_the_seed_search_refused_go_no_further() -> None:
     index = FakeIndex(RECORDS)
     response = await search(index=index, embedder=other_model)
     assert "strata://shared/guide" in uris(response)
-    assert all(query.vector is None for queries in index.recalls for query in queries)
+    seeds, *later = index.recalls
+    assert {query.model for query in seeds} == {ModelRef("other", "1", 2)}
+    assert later and all(query.vector is None for queries in later for query in queries)
     assert {part.stage for part in response.degraded} == {"seed_search"}
 
 

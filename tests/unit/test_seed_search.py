@@ -67,7 +67,7 @@ async def test_vectors_of_another_model_are_refused_and_keywords_answer() -> Non
     other = QueryVectors.pack(ModelRef("other", "1", 2), np.array([[1.0, 0.0]], dtype=np.float32))
     result = await search(index, query(), other)
     assert len(result.hits[0]) == 1
-    assert index.recalls[0][0].vector is None
+    assert result.hits[0][0].scores.vector == 0
     assert result.keyword_only
     assert "another model" in result.degraded[0].reason
 
@@ -78,6 +78,14 @@ async def test_a_failed_recall_is_reported_and_the_other_scores_alone() -> None:
     result = await search(index, query())
     assert result.hits[0][0].scores.relevance == result.hits[0][0].scores.keyword == 1.0
     assert result.degraded[0].reason.startswith("RET-5001: dense")
+
+
+async def test_a_recall_that_saw_a_part_of_the_index_is_reported_and_its_hits_count() -> None:
+    index = FakeIndex([record("strata://shared/a", "timeout")])
+    index.partial = {"keyword": "1 of 3 shards failed"}
+    result = await search(index, query())
+    assert len(result.hits[0]) == 1
+    assert [each.reason for each in result.degraded] == ["keyword recall is incomplete: 1 of 3 shards failed"]
 
 
 async def test_a_target_that_holds_nothing_and_does_not_exist_is_ignored_and_reported() -> None:
