@@ -43,7 +43,7 @@ _JOINTS = tuple(
 )
 _DECIMAL = re.compile(r"\d+\.\d+")
 _HYPHENATED = re.compile(r"[^\W\d_]+(?:-[^\W\d_]+)+")
-_LONGEST = 256  # Longer chunks are data (base64, keys), not words.
+_LONGEST = 255  # Longer chunks are data (base64, keys), not words.
 _THOUSANDS = re.compile(r"(?<=\d),(?=\d{3})")
 _stem = Stemmer.Stemmer("english", 0).stemWord
 

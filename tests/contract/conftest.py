@@ -3,15 +3,14 @@
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Protocol
+from uuid import uuid4
 
 import pytest
 
-from contracts.ports import ContentStore, IndexWriter, IngestJournal, RelationStore, SearchIndex
+from contracts.ports import WritableIndex as Index
+from index.elastic.config import ElasticConfig, LayoutConfig
+from index.elastic.index import ElasticIndex
 from index.embedded.index import EmbeddedIndex
-
-
-class Index(SearchIndex, ContentStore, RelationStore, IndexWriter, IngestJournal, Protocol):
-    """All that a backend offers, in one object."""
 
 
 class Backend(Protocol):
@@ -42,9 +41,31 @@ class EmbeddedBackend:
             await index.close()
 
 
-@pytest.fixture(scope="module", params=["embedded"])
+class ElasticBackend:
+    """Elasticsearch, each index under a prefix of its own."""
+
+    def __init__(self, url: str) -> None:
+        self._url = url
+        self._opened: list[ElasticIndex] = []
+
+    async def new(self) -> Index:
+        config = ElasticConfig(prefix=f"contract-{uuid4().hex[:12]}", layout=LayoutConfig(shards=2))
+        self._opened.append(await ElasticIndex.open(config, [self._url], write=True))
+        return self._opened[-1]
+
+    async def close(self) -> None:
+        for index in self._opened:
+            await index.versions.destroy()
+            await index.close()
+
+
+@pytest.fixture(scope="module", params=["embedded", "elasticsearch"])
 async def backend(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Backend]:
-    backend = {"embedded": EmbeddedBackend}[request.param](lambda: tmp_path_factory.mktemp("index"))
+    backend: Backend
+    if request.param == "elasticsearch":
+        backend = ElasticBackend(request.getfixturevalue("elasticsearch_url"))
+    else:
+        backend = EmbeddedBackend(lambda: tmp_path_factory.mktemp("index"))
     yield backend
     await backend.close()
 

@@ -1,0 +1,213 @@
+"""Recall and metadata from Elasticsearch.
+
+A recall is two round trips. The first, one ``_msearch``, runs dense and keyword recall of all queries, and counts the
+terms by which their coverage is computed. The second gives keyword candidates their cosines, and beside it reads the
+accounts' states: when a commit has switched to other revisions since, all is asked again. So every answer shows each
+document as a whole, in one revision.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
+from typing import Any, TypeVar
+
+from elasticsearch import ApiError, AsyncElasticsearch, TransportError
+
+from contracts.breaker import Breaker, CircuitOpen
+from contracts.deadline import Deadline
+from contracts.errors import RecallFailed
+from contracts.filters import Eq
+from contracts.ports import NodeMeta, Recalled, RecallQuery
+from contracts.records import ModelRef
+from index.candidates import check_dimensions
+from index.elastic import queries
+from index.elastic.answer import Answer, Asked, Plan, Response, SearchKey
+from index.elastic.client import reason, unavailable
+from index.elastic.config import ElasticConfig
+from index.elastic.ledger import Ledger
+from index.elastic.mapping import routing_of
+from index.elastic.queries import Hidden
+from index.elastic.state import State
+from index.elastic.versions import Version, Versions
+
+T = TypeVar("T")
+# A read that meets a commit asks again; several commits within one read are all but impossible.
+_ATTEMPTS = 5
+_MAX_STATES = 10_000
+
+
+class _Gone(Exception):
+    """The index version asked has been dropped."""
+
+
+class Search:
+    """Reads of the nodes.
+
+    Args:
+        client: To the cluster.
+        versions: Which index serves.
+        ledger: What is hidden.
+        config: How is searched.
+    """
+
+    def __init__(self, client: AsyncElasticsearch, versions: Versions, ledger: Ledger, config: ElasticConfig) -> None:
+        self._client = client
+        self._versions = versions
+        self._ledger = ledger
+        self._config = config.recall
+        self._keep_seconds = config.write.keep_seconds
+        self._timeout = config.connection.request_timeout_ms / 1000
+        self._breaker = Breaker(config.breaker.failures, config.breaker.open_seconds, unavailable)
+        self._states: dict[str, State] = {}
+
+    async def recall(self, asked: Sequence[RecallQuery], deadline: Deadline | None) -> list[Recalled]:
+        """See ``SearchIndex.recall``.
+
+        Raises:
+            ConfigError: A vector has another dimension than the index and does not say of which model it is.
+        """
+        plans = [Plan(query) for query in asked]
+
+        async def once(version: Version) -> list[Recalled] | None:
+            held = version.meta.model
+            if not all(_fits(query, held) for query in asked):
+                # An emptied index takes the vectors of any model.
+                if await self.ask(self._ledger.empty):
+                    return [Recalled((), {}, more=False) for _ in asked]
+                check_dimensions(held, asked)
+            return await self._recall(version, plans, deadline)
+
+        answers = await self._settled(once)
+        return [Recalled((), {}, more=False) for _ in asked] if answers is None else answers
+
+    async def meta(self, account_id: str, uris: Sequence[str]) -> dict[str, NodeMeta]:
+        """See ``SearchIndex.meta``."""
+        found = await self.lookup(account_id, uris, NodeMeta.__struct_fields__)
+        return {uri: queries.node_meta(source) for uri, source in found.items()}
+
+    async def lookup(self, account_id: str, uris: Collection[str], fields: Sequence[str]) -> dict[str, Response]:
+        """Fields, and the revision, of the nodes with these URIs that exist."""
+        wanted = sorted(set(uris))
+
+        async def once(version: Version) -> dict[str, Response] | None:
+            hidden = self._hidden(account_id)
+            condition = queries.visible(Eq("account_id", account_id), hidden)
+            asked = Asked(account_id, queries.by_uris(condition, wanted, [*fields, "uri", "revision"]))
+            response = (await self._msearch(version, {None: asked}, None))[None]
+            if why := queries.fault(response) or queries.incomplete(response):
+                raise RecallFailed(f"Elasticsearch could not look up nodes: {why}.", remedy="Retry.")
+            rows: dict[str, Response] = {}
+            for row in (hit["_source"] for hit in response["hits"]["hits"]):
+                rows[row["uri"]] = max(row, rows.get(row["uri"], row), key=lambda each: int(each["revision"]))
+            shown = {row["revision"] for row in rows.values()}
+            return rows if await self._unchanged({account_id: hidden}, {account_id: shown}) else None
+
+        return (await self._settled(once) or {}) if wanted else {}
+
+    async def serving(self) -> Version | None:
+        """The version that serves."""
+        return await self.ask(self._versions.serving)
+
+    def forget(self, account_id: str) -> None:
+        """Read an account's state anew, and the serving version, after a write of this process."""
+        self._states.pop(account_id, None)
+        self._versions.forget()
+
+    async def ask(self, call: Callable[..., Awaitable[T]], *args: Any, **kwargs: Any) -> T:
+        """Ask the cluster for something, unless it is known not to answer.
+
+        Raises:
+            RecallFailed: It does not, or not well.
+        """
+        try:
+            with self._breaker.guard():
+                return await call(*args, **kwargs)
+        except CircuitOpen:
+            raise RecallFailed(
+                "Elasticsearch has not answered lately; it is asked again in a moment.",
+                remedy="Check the cluster: strata doctor.",
+            ) from None
+        except (ApiError, TransportError) as error:
+            raise RecallFailed(f"Elasticsearch: {reason(error)}.", remedy="Check the cluster: strata doctor.") from None
+
+    async def _settled(self, once: Callable[[Version], Awaitable[T | None]]) -> T | None:
+        """Read until no commit and no swap comes between; ``None`` while there is no index."""
+        for _ in range(_ATTEMPTS):
+            version = await self.ask(self._versions.serving)
+            if version is None:
+                return None
+            try:
+                result = await once(version)
+            except _Gone:
+                self._versions.forget()
+                continue
+            if result is not None:
+                return result
+        raise RecallFailed("The index changed faster than it could be read.", remedy="Retry.")
+
+    async def _recall(
+        self, version: Version, plans: Sequence[Plan], deadline: Deadline | None
+    ) -> list[Recalled] | None:
+        """One try; ``None`` when a commit came between."""
+        hidden = {plan.account_id: self._hidden(plan.account_id) for plan in plans}
+        answers = [Answer(plan, version.meta.model, hidden[plan.account_id], self._config) for plan in plans]
+        first = await self._msearch(version, _merged(answer.searches() for answer in answers), deadline)
+        await asyncio.to_thread(_take, answers, first)
+        shown: dict[str, set[int]] = {}
+        for plan, answer in zip(plans, answers, strict=True):
+            shown.setdefault(plan.account_id, set()).update(answer.revisions)
+        second, unchanged = await asyncio.gather(
+            self._msearch(version, _merged(answer.exact_searches() for answer in answers), deadline),
+            self._unchanged(hidden, shown),
+        )
+        return [answer.recalled(second) for answer in answers] if unchanged else None
+
+    async def _msearch(
+        self, version: Version, searches: Mapping[SearchKey, Asked], deadline: Deadline | None
+    ) -> dict[SearchKey, Response]:
+        """The response, or the error, of each search, in one round trip."""
+        if not searches:
+            return {}
+        left = min(self._timeout, deadline.left()) if deadline else self._timeout
+        if left <= 0:
+            raise RecallFailed("No time is left to search.")
+        lines: list[Mapping[str, Any]] = []
+        for account_id, body in searches.values():
+            routing = {"routing": routing_of(account_id)} if version.meta.routed else {}
+            lines += ({"index": version.name, **routing}, body | {"timeout": f"{max(1, int(left * 1000))}ms"})
+        # The connection is closed when the time is up, and that cancels the search in the cluster.
+        answered = await self.ask(self._client.options(request_timeout=left).msearch, searches=lines)
+        responses: Sequence[Response] = answered["responses"]
+        if any(queries.fault(response) == "index_not_found_exception" for response in responses):
+            raise _Gone
+        return dict(zip(searches, responses, strict=True))
+
+    async def _unchanged(self, used: Mapping[str, Hidden], shown: Mapping[str, Collection[int]]) -> bool:
+        """Whether, by the accounts' states now, nothing was shown that is hidden, nor hidden that is to be shown."""
+        states = await self.ask(self._ledger.states, used)
+        if len(self._states) > _MAX_STATES:
+            self._states.clear()
+        self._states |= states
+        for account_id, before in used.items():
+            after = self._hidden(account_id)
+            if set(before.staged) - set(after.staged) or any(map(after.hides, shown[account_id])):
+                return False
+        return True
+
+    def _hidden(self, account_id: str) -> Hidden:
+        state = self._states.get(account_id)
+        return state.hidden(self._keep_seconds) if state else Hidden()
+
+
+def _take(answers: Sequence[Answer], responses: Mapping[SearchKey, Response]) -> None:
+    for answer in answers:
+        answer.take(responses)
+
+
+def _merged(parts: Iterable[Mapping[SearchKey, Asked]]) -> dict[SearchKey, Asked]:
+    return {key: asked for part in parts for key, asked in part.items()}
+
+
+def _fits(query: RecallQuery, held: ModelRef) -> bool:
+    if query.vector is None:
+        return True
+    return query.model == held if query.model else query.vector.shape == (held.dimensions,)
