@@ -5,6 +5,7 @@ import typer
 from deployments.cli.demo import demo
 from deployments.cli.doctor import doctor
 from deployments.cli.errors import Guarded
+from deployments.cli.es import app as es
 from deployments.cli.evaluate import evaluate
 from deployments.cli.ingest import ingest
 from deployments.cli.keys import app as keys
@@ -33,6 +34,7 @@ app.command(rich_help_panel=_DATA)(read)
 app.command("eval", rich_help_panel=_DATA)(evaluate)
 app.add_typer(keys, name="keys", rich_help_panel=_SETUP)
 app.add_typer(models, name="models", rich_help_panel=_SETUP)
+app.add_typer(es, name="es", rich_help_panel=_SETUP)
 app.command(rich_help_panel=_SETUP)(doctor)
 
 

@@ -254,16 +254,17 @@ class Writer:
         """Clear away what a shown commit has replaced; done again, it changes nothing."""
         await self._remove(commit.account_id, [old.id for old in commit.old])
         await self._ledger.store(commit)
-        await self._ledger.change(
-            commit.account_id, lambda state: state.ended(commit.number, self._config.keep_seconds)
-        )
-        await self._ledger.drop_commit(commit.account_id, commit.number)
+        await self._end(commit.account_id, commit.number)
+
+    async def _end(self, account_id: str, number: int) -> None:
+        await self._ledger.drop_commit(account_id, number)
+        await self._ledger.change(account_id, lambda state: state.ended(number, self._config.keep_seconds))
 
     async def _undo(self, account_id: str, pending: Pending) -> None:
         """Remove what a commit that never showed has written; what may still be on its way stays hidden."""
         await self._remove(account_id, await self._written(account_id, pending))
-        await self._ledger.change(account_id, lambda state: state.abandoned(pending.number))
         await self._ledger.drop_commit(account_id, pending.number)
+        await self._ledger.change(account_id, lambda state: state.abandoned(pending.number))
 
     async def _recover(self, account_id: str, source_id: str) -> None:
         """Complete or undo what ended writers, or this one, left half done.
@@ -275,10 +276,12 @@ class Writer:
         for pending in state.pending:
             if pending.owner == self._owner or pending.lease < now() or pending.owner.dead():
                 commit = await self._ledger.commit(account_id, pending.number)
-                if pending.shown and commit is not None:
+                if not pending.shown:
+                    await self._undo(account_id, pending)
+                elif commit:
                     await self._complete(commit)
                 else:
-                    await self._undo(account_id, pending)
+                    await self._end(account_id, pending.number)
             elif pending.source_id == source_id:
                 raise ConfigError(
                     f"Process {pending.owner.pid} on {pending.owner.host} is writing source {source_id!r}.",

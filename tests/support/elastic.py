@@ -37,7 +37,7 @@ def elastic_distribution() -> Distribution:
 def elasticsearch_url(elastic_distribution: Distribution, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """Where the one node of the whole run answers; each test keeps to indices of its own."""
     cluster = DevCluster(tmp_path_factory.mktemp("elasticsearch"))
-    cluster.start(Launch(elastic_distribution, heap="768m", attached=True))
+    cluster.start(Launch(elastic_distribution, heap="768m", attached=True, http_port=0))
     yield cluster.urls[0]
     cluster.stop()
 
@@ -46,7 +46,8 @@ def elasticsearch_url(elastic_distribution: Distribution, tmp_path_factory: pyte
 def three_nodes(elastic_distribution: Distribution, tmp_path_factory: pytest.TempPathFactory) -> Iterator[DevCluster]:
     """Three nodes, in whatever state the tests before left them; tests ask for ``elastic_cluster``."""
     cluster = DevCluster(tmp_path_factory.mktemp("elastic-cluster"))
-    cluster.start(Launch(elastic_distribution, heap="448m", attached=True, settings=QUICK_FAULT_DETECTION), size=3)
+    launch = Launch(elastic_distribution, heap="448m", attached=True, settings=QUICK_FAULT_DETECTION, http_port=0)
+    cluster.start(launch, size=3)
     yield cluster
     cluster.stop()
 
