@@ -1,7 +1,6 @@
 """Bulk writes with back-pressure: bounded requests, patience with a busy cluster, and failures told by name."""
 
 import asyncio
-import random
 from collections.abc import Awaitable, Callable, Generator, Iterable, Mapping, Sequence
 from http import HTTPStatus
 from typing import Any, Literal, NamedTuple, Self
@@ -13,8 +12,9 @@ from elasticsearch import ApiError, AsyncElasticsearch, TransportError
 from contracts.errors import InvalidInput, StageFailed, StrataError
 from index.elastic.client import error_type, reason
 from index.elastic.config import WriteConfig
+from index.elastic.patience import delay
 
-Action = Literal["index", "create", "update", "upsert", "delete"]
+Action = Literal["index", "upsert", "delete"]
 
 # No answer, or too busy to give one: sent again. Ids are given, so what was done all the same is not done twice.
 _AGAIN = frozenset({0, HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.SERVICE_UNAVAILABLE})
@@ -34,12 +34,11 @@ class Operation(msgspec.Struct, frozen=True, gc=False):
     """One change of one document.
 
     Args:
-        action: ``index`` replaces, ``create`` refuses to, ``update`` merges into what is there, ``upsert`` into
-            nothing too.
+        action: ``index`` replaces, ``upsert`` merges into what is there or makes it.
         index: Name of an index or alias.
         id: Of the document.
         routing: Its routing value, where the index has one.
-        document: The document, or for an update its changed fields; may hold NumPy arrays. None for a delete.
+        document: The document, or for an upsert its changed fields; may hold NumPy arrays. None for a delete.
         name: What errors call it, for instance its URI; by default its id.
         version: Given, a document of a higher version stays as it is, and that is no failure.
     """
@@ -59,11 +58,11 @@ class Operation(msgspec.Struct, frozen=True, gc=False):
             target["routing"] = self.routing
         if self.version is not None:
             target |= {"version": self.version, "version_type": "external_gte"}
-        merges = self.action in {"update", "upsert"}
+        merges = self.action == "upsert"
         head = orjson.dumps({"update" if merges else self.action: target}, option=orjson.OPT_APPEND_NEWLINE)
         if self.document is None:
             return head
-        body = {"doc": self.document, "doc_as_upsert": self.action == "upsert"} if merges else self.document
+        body = {"doc": self.document, "doc_as_upsert": True} if merges else self.document
         return head + orjson.dumps(body, option=orjson.OPT_APPEND_NEWLINE | orjson.OPT_SERIALIZE_NUMPY)
 
 
@@ -173,7 +172,7 @@ class Bulk:
         refused: list[_Refusal] = []
         for attempt in range(self._config.attempts):
             if attempt:
-                await self._sleep(self._delay(attempt))
+                await self._sleep(delay(self._config, attempt))
             busy: list[_Refusal] = []
             for refusal in await self._request(items):
                 (busy if refusal.status in _AGAIN else refused).append(refusal)
@@ -193,14 +192,6 @@ class Bulk:
             return []
         results = (result for entry in answer["items"] for result in entry.values())
         return [found for item, result in zip(items, results, strict=True) if (found := _Refusal.of(item, result))]
-
-    def _delay(self, attempt: int) -> float:
-        """Seconds before a further attempt: full jitter.
-
-        Source: M. Brooker, Exponential Backoff And Jitter, AWS Architecture Blog, 2015.
-        """
-        most = min(self._config.max_backoff_ms, self._config.backoff_ms * 2 ** (attempt - 1))
-        return random.uniform(0, most) / 1000  # noqa: S311 - spreads load, keeps no secret
 
 
 def _failure(refused: Sequence[_Refusal]) -> StrataError | WriteBlocked:

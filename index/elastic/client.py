@@ -12,7 +12,7 @@ from http import HTTPStatus
 from typing import Any
 
 from elastic_transport import ConnectionError as NoConnection
-from elastic_transport import ConnectionTimeout, TlsError
+from elastic_transport import ConnectionTimeout, TlsError, TransportError
 from elasticsearch import ApiError, AsyncElasticsearch, OrjsonSerializer
 from elasticsearch.serializer import NdjsonSerializer
 
@@ -85,6 +85,21 @@ def connect(config: ConnectionConfig, secrets: Secrets, hosts: Sequence[str]) ->
         ) from None
 
 
+async def health(client: AsyncElasticsearch) -> str:
+    """How the cluster is, in a few words.
+
+    Raises:
+        ConfigError: It can't be asked.
+    """
+    try:
+        found = await client.cluster.health()
+    except (ApiError, TransportError) as error:
+        raise ConfigError(
+            f"Elasticsearch can't be asked: {reason(error)}.", field=_SECTION, remedy=_remedy(error)
+        ) from None
+    return f"{found['status']}, {found['number_of_nodes']} node(s)"
+
+
 def unavailable(error: BaseException) -> bool:
     """Whether an error means that the cluster can't serve now, rather than that a request is wrong."""
     if isinstance(error, ApiError):
@@ -126,6 +141,19 @@ def error_type(answer: object) -> str:
     causes = [*error.get("root_cause", ()), error.get("caused_by", {})]
     others = dict.fromkeys(str(cause["type"]) for cause in causes if cause.get("type", kind) != kind)
     return f"{kind} ({', '.join(others)})" if others else kind
+
+
+def _remedy(error: ApiError | TransportError) -> str:
+    match error:
+        case ApiError(status_code=HTTPStatus.UNAUTHORIZED | HTTPStatus.FORBIDDEN):
+            return "Check STRATA_ELASTIC_API_KEY, or the user and STRATA_ELASTIC_PASSWORD."
+        case ApiError(status_code=HTTPStatus.BAD_REQUEST):
+            return "It has to be version 9 or newer."
+        case TlsError():
+            return f"Check {_SECTION}.ca_file."
+        case NoConnection() | ConnectionTimeout():
+            return f"Check that it runs, and {_SECTION}.hosts."
+    return ""
 
 
 def _check(config: ConnectionConfig, secrets: Secrets, hosts: Sequence[str]) -> None:

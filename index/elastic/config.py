@@ -56,6 +56,7 @@ class LayoutConfig(Section):
     shards: int = Field(3, ge=1, le=1024, description="Shards of an index version. About 5 million records a shard.")
     replicas: str = Field(
         "0-1",
+        coerce_numbers_to_str=True,
         pattern=r"^\d+(-(\d+|all))?$",
         description="Copies besides the first: a number, or a range that follows the number of nodes. With none, a "
         "lost node is a lost shard.",
@@ -112,7 +113,9 @@ class WriteConfig(Section):
         4 * 1024 * 1024, ge=10_000, description="Size of a bulk request. More: fewer round trips, more heap."
     )
     in_flight: int = Field(2, ge=1, le=64, description="Bulk requests side by side. More: faster, until 429s come.")
-    attempts: int = Field(8, ge=1, description="Tries of what the cluster was too busy (429, 503) to take.")
+    attempts: int = Field(
+        10, ge=1, description="Tries of what the cluster was too busy (429, 503) to take; ten last half a minute."
+    )
     backoff_ms: int = Field(100, ge=1, description="Wait before the second try; doubles, with jitter.")
     max_backoff_ms: int = Field(10_000, ge=1, description="The longest such wait.")
     request_timeout_ms: int = Field(

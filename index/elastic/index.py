@@ -6,6 +6,7 @@ from typing import Any
 import msgspec
 from elasticsearch import AsyncElasticsearch
 
+from contracts.breaker import Breaker
 from contracts.deadline import Deadline
 from contracts.errors import ConfigError
 from contracts.hits import Level, Relation
@@ -34,6 +35,11 @@ class ElasticIndex:
         self._search = Search(client, self.versions, self._ledger, config)
         writer = Writer(client, self.versions, self._ledger, config.write, self._search.forget)
         self._writer = writer if write else None
+
+    @property
+    def breaker(self) -> Breaker:
+        """Whether searches are let through to the cluster."""
+        return self._search.breaker
 
     @classmethod
     async def open(

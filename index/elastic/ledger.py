@@ -7,8 +7,8 @@ the account's state, which says what is hidden. Every write of a state is condit
 
 import asyncio
 import random
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from typing import Any, TypeVar
 
 import msgspec
 from elasticsearch import AsyncElasticsearch, ConflictError, NotFoundError
@@ -18,9 +18,11 @@ from contracts.ports import JournalEntry, JournalState
 from index.elastic.bulk import Bulk, Operation
 from index.elastic.config import WriteConfig
 from index.elastic.mapping import digest
+from index.elastic.patience import patiently
 from index.elastic.scan import scan
 from index.elastic.state import Commit, State, now
 
+T = TypeVar("T")
 _ATTEMPTS = 50
 
 
@@ -35,13 +37,20 @@ class Ledger:
 
     def __init__(self, client: AsyncElasticsearch, name: str, config: WriteConfig) -> None:
         self._client = client
+        self._patient = client.options(request_timeout=config.request_timeout_ms / 1000)
         self._name = name
+        self._config = config
         self._bulk = Bulk(client, config)
 
-    async def states(self, accounts: Iterable[str]) -> dict[str, State]:
-        """The states of accounts, now."""
+    async def states(self, accounts: Iterable[str], seconds: float | None = None) -> dict[str, State]:
+        """The states of accounts, now.
+
+        Args:
+            accounts: Which.
+            seconds: How long it may take; as long as a write when left out.
+        """
         ids = {digest("state", account): account for account in accounts}
-        return {ids[doc["_id"]]: _state(doc) for doc in await self._get(list(ids), ["body"])}
+        return {ids[doc["_id"]]: _state(doc) for doc in await self._get(list(ids), ["body"], seconds)}
 
     async def change(self, account_id: str, change: Callable[[State], State]) -> State:
         """Change an account's state, again and again until no other writer comes between.
@@ -59,7 +68,7 @@ class Ledger:
         key = digest("state", account_id)
         for _ in range(_ATTEMPTS):
             try:
-                read = await self._client.get(index=self._name, id=key)
+                read = await self._patiently(self._patient.get, id=key)
                 condition: dict[str, Any] = {"if_seq_no": read["_seq_no"], "if_primary_term": read["_primary_term"]}
                 held = _state(read)
             except NotFoundError:
@@ -67,7 +76,7 @@ class Ledger:
             changed = change(held)
             document = {"account_id": account_id, "body": msgspec.to_builtins(changed)}
             try:
-                await self._client.index(index=self._name, id=key, document=document, **condition)
+                await self._patiently(self._patient.index, id=key, document=document, **condition)
             except ConflictError:
                 await self._pause()
                 continue
@@ -81,19 +90,20 @@ class Ledger:
     async def put_commit(self, commit: Commit) -> None:
         """Keep what a commit is about to change."""
         document = {"account_id": commit.account_id, "body": msgspec.to_builtins(commit)}
-        await self._client.index(index=self._name, id=_commit_id(commit.account_id, commit.number), document=document)
+        key = _commit_id(commit.account_id, commit.number)
+        await self._patiently(self._patient.index, id=key, document=document)
 
     async def commit(self, account_id: str, number: int) -> Commit | None:
         """A commit under way; ``None`` when its writer died before it could say what it was about."""
         try:
-            read = await self._client.get(index=self._name, id=_commit_id(account_id, number))
+            read = await self._patiently(self._patient.get, id=_commit_id(account_id, number))
         except NotFoundError:
             return None
         return msgspec.convert(read["_source"]["body"], Commit)
 
     async def drop_commit(self, account_id: str, number: int) -> None:
         """Forget a commit; one that is not there is forgotten already."""
-        await self._client.options(ignore_status=404).delete(index=self._name, id=_commit_id(account_id, number))
+        await self._patiently(self._patient.options(ignore_status=404).delete, id=_commit_id(account_id, number))
 
     async def revisions(self, account_id: str, source_id: str, documents: Iterable[str]) -> dict[str, int]:
         """Revision by document id of those that are stored, now."""
@@ -186,9 +196,12 @@ class Ledger:
         )
         return not found["hits"]["total"]["value"]
 
-    async def _get(self, ids: Sequence[str], fields: Sequence[str]) -> Sequence[Mapping[str, Any]]:
+    async def _get(
+        self, ids: Sequence[str], fields: Sequence[str], seconds: float | None = None
+    ) -> Sequence[Mapping[str, Any]]:
         """Documents by id; those of a ledger that does not exist yet are not found."""
-        found = (await self._client.mget(index=self._name, ids=ids, source_includes=fields))["docs"]
+        client = self._client.options(request_timeout=seconds) if seconds else self._patient
+        found = (await client.mget(index=self._name, ids=ids, source_includes=fields))["docs"]
         for doc in found:
             error = doc.get("error", {}).get("type", "index_not_found_exception")
             if error != "index_not_found_exception":
@@ -199,6 +212,9 @@ class Ledger:
         """All documents of a listing, as they are now."""
         await self._refresh()
         return [hit["_source"] async for hit in scan(self._client, self._name, query, fields)]
+
+    async def _patiently(self, call: Callable[..., Awaitable[T]], **named: Any) -> T:
+        return await patiently(self._config, call, index=self._name, **named)
 
     async def _refresh(self) -> None:
         await self._client.indices.refresh(index=self._name, ignore_unavailable=True)

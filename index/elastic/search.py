@@ -56,7 +56,7 @@ class Search:
         self._config = config.recall
         self._keep_seconds = config.write.keep_seconds
         self._timeout = config.connection.request_timeout_ms / 1000
-        self._breaker = Breaker(config.breaker.failures, config.breaker.open_seconds, unavailable)
+        self.breaker = Breaker(config.breaker.failures, config.breaker.open_seconds, unavailable)
         self._states: dict[str, State] = {}
 
     async def recall(self, asked: Sequence[RecallQuery], deadline: Deadline | None) -> list[Recalled]:
@@ -76,7 +76,7 @@ class Search:
                 check_dimensions(held, asked)
             return await self._recall(version, plans, deadline)
 
-        answers = await self._settled(once)
+        answers = await self._settled(once, deadline)
         return [Recalled((), {}, more=False) for _ in asked] if answers is None else answers
 
     async def meta(self, account_id: str, uris: Sequence[str]) -> dict[str, NodeMeta]:
@@ -99,9 +99,9 @@ class Search:
             for row in (hit["_source"] for hit in response["hits"]["hits"]):
                 rows[row["uri"]] = max(row, rows.get(row["uri"], row), key=lambda each: int(each["revision"]))
             shown = {row["revision"] for row in rows.values()}
-            return rows if await self._unchanged({account_id: hidden}, {account_id: shown}) else None
+            return rows if await self._unchanged({account_id: hidden}, {account_id: shown}, None) else None
 
-        return (await self._settled(once) or {}) if wanted else {}
+        return (await self._settled(once, None) or {}) if wanted else {}
 
     async def serving(self) -> Version | None:
         """The version that serves."""
@@ -119,7 +119,7 @@ class Search:
             RecallFailed: It does not, or not well.
         """
         try:
-            with self._breaker.guard():
+            with self.breaker.guard():
                 return await call(*args, **kwargs)
         except CircuitOpen:
             raise RecallFailed(
@@ -129,10 +129,10 @@ class Search:
         except (ApiError, TransportError) as error:
             raise RecallFailed(f"Elasticsearch: {reason(error)}.", remedy="Check the cluster: strata doctor.") from None
 
-    async def _settled(self, once: Callable[[Version], Awaitable[T | None]]) -> T | None:
+    async def _settled(self, once: Callable[[Version], Awaitable[T | None]], deadline: Deadline | None) -> T | None:
         """Read until no commit and no swap comes between; ``None`` while there is no index."""
         for _ in range(_ATTEMPTS):
-            version = await self.ask(self._versions.serving)
+            version = await self.ask(self._versions.serving, self._left(deadline))
             if version is None:
                 return None
             try:
@@ -157,7 +157,7 @@ class Search:
             shown.setdefault(plan.account_id, set()).update(answer.revisions)
         second, unchanged = await asyncio.gather(
             self._msearch(version, _merged(answer.exact_searches() for answer in answers), deadline),
-            self._unchanged(hidden, shown),
+            self._unchanged(hidden, shown, deadline),
         )
         return [answer.recalled(second) for answer in answers] if unchanged else None
 
@@ -167,9 +167,7 @@ class Search:
         """The response, or the error, of each search, in one round trip."""
         if not searches:
             return {}
-        left = min(self._timeout, deadline.left()) if deadline else self._timeout
-        if left <= 0:
-            raise RecallFailed("No time is left to search.")
+        left = self._left(deadline)
         lines: list[Mapping[str, Any]] = []
         for account_id, body in searches.values():
             routing = {"routing": routing_of(account_id)} if version.meta.routed else {}
@@ -181,9 +179,11 @@ class Search:
             raise _Gone
         return dict(zip(searches, responses, strict=True))
 
-    async def _unchanged(self, used: Mapping[str, Hidden], shown: Mapping[str, Collection[int]]) -> bool:
+    async def _unchanged(
+        self, used: Mapping[str, Hidden], shown: Mapping[str, Collection[int]], deadline: Deadline | None
+    ) -> bool:
         """Whether, by the accounts' states now, nothing was shown that is hidden, nor hidden that is to be shown."""
-        states = await self.ask(self._ledger.states, used)
+        states = await self.ask(self._ledger.states, used, self._left(deadline))
         if len(self._states) > _MAX_STATES:
             self._states.clear()
         self._states |= states
@@ -192,6 +192,13 @@ class Search:
             if set(before.staged) - set(after.staged) or any(map(after.hides, shown[account_id])):
                 return False
         return True
+
+    def _left(self, deadline: Deadline | None) -> float:
+        """Seconds that the next request may take."""
+        left = min(self._timeout, deadline.left()) if deadline else self._timeout
+        if left <= 0:
+            raise RecallFailed("No time is left to search.")
+        return left
 
     def _hidden(self, account_id: str) -> Hidden:
         state = self._states.get(account_id)

@@ -61,11 +61,15 @@ class Versions:
         self.texts = f"{prefix}-texts"
         self.ledger = f"{prefix}-ledger"
 
-    async def serving(self) -> Version | None:
-        """The version that serves; ``None`` before the first write."""
+    async def serving(self, seconds: float | None = None) -> Version | None:
+        """The version that serves; ``None`` before the first write.
+
+        Args:
+            seconds: How long it may take, if it has to be looked up; the client's when left out.
+        """
         if self._known and time.monotonic() - self._known[0] < self._resolve_seconds:
             return self._known[1]
-        version = next(iter(await self._read(self.alias)), None)
+        version = next(iter(await self._read(self.alias, seconds)), None)
         self._known = (time.monotonic(), version)
         return version
 
@@ -184,9 +188,10 @@ class Versions:
             return False
         return True
 
-    async def _read(self, pattern: str) -> list[Version]:
+    async def _read(self, pattern: str, seconds: float | None = None) -> list[Version]:
+        client = self._client.options(request_timeout=seconds) if seconds else self._client
         try:
-            found = await self._client.indices.get(index=pattern, filter_path="*.aliases,*.mappings._meta")
+            found = await client.indices.get(index=pattern, filter_path="*.aliases,*.mappings._meta")
         except NotFoundError:
             return []
         versions = [self._version(name, body) for name, body in found.items()]

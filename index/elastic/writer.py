@@ -25,6 +25,7 @@ from index.elastic.client import reason
 from index.elastic.config import WriteConfig
 from index.elastic.ledger import Ledger
 from index.elastic.mapping import node_id, node_record, routing_of, text_record
+from index.elastic.patience import delay, patiently
 from index.elastic.scan import scan
 from index.elastic.state import Commit, Old, Owner, Pending, Staged, State, now
 from index.elastic.versions import Version, Versions
@@ -58,7 +59,7 @@ class Writer:
         config: WriteConfig,
         changed: Callable[[str], None],
     ) -> None:
-        self._client = client
+        self._client = client.options(request_timeout=config.request_timeout_ms / 1000)
         self._versions = versions
         self._ledger = ledger
         self._config = config
@@ -113,7 +114,7 @@ class Writer:
         """See ``IndexWriter.optimize``: the cluster merges by itself, only deleted records are pressed out."""
         version = await self._versions.serving()
         if version is not None:
-            await self._client.options(request_timeout=self._config.request_timeout_ms / 1000).indices.forcemerge(
+            await self._client.indices.forcemerge(
                 index=version.name, only_expunge_deletes=True, wait_for_completion=False
             )
 
@@ -213,7 +214,7 @@ class Writer:
     async def _write(self, version: Version, commit: Commit, batch: Sequence[Embeddable]) -> None:
         await self._ledger.put_commit(commit)
         await self._bulk.write(self._operations(version, commit, batch))
-        await self._client.indices.refresh(index=version.name)
+        await self._refresh(version.name)
 
     def _operations(self, version: Version, commit: Commit, batch: Sequence[Embeddable]) -> Iterator[Operation]:
         account_id, source_id = commit.account_id, commit.source_id
@@ -314,7 +315,7 @@ class Writer:
         if version is None or pending.last < pending.number:
             return []
         names = [version.name, self._versions.texts]
-        await self._client.indices.refresh(index=names)
+        await self._refresh(*names)
         revisions = {"range": {"revision": {"gte": pending.number, "lte": pending.last}}}
         condition = {"bool": {"filter": [_term("account_id", account_id), revisions]}}
         return list({key for name in names for key, _ in await self._scan(name, condition, [], None)})
@@ -341,12 +342,21 @@ class Writer:
                 await self._bulk.write(
                     Operation("delete", name, key, where, version=DELETED) for name, where in places for key in ids
                 )
-                await self._client.indices.refresh(index=version.name)
+                await self._refresh(version.name)
                 return
             except WriteBlocked:
                 await asyncio.sleep(_SWAP_PAUSE)
                 self._versions.forget()
         raise StageFailed("The index takes no writes.", remedy="See strata index list, and try again.", stage="ingest")
+
+    async def _refresh(self, *names: str) -> None:
+        """Let searches see what was written, on every copy of every shard."""
+        for attempt in range(1, self._config.attempts + 1):
+            refreshed = await patiently(self._config, self._client.indices.refresh, index=names)
+            if not refreshed["_shards"]["failed"]:
+                return
+            await asyncio.sleep(delay(self._config, attempt))
+        raise StageFailed("Not all copies of the index could be refreshed.", remedy="Ingest again.", stage="ingest")
 
     async def _version_for(self, model: ModelRef) -> Version:
         await self._versions.prepare()

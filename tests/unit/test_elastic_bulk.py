@@ -121,8 +121,12 @@ async def test_nothing_to_do_asks_nothing() -> None:
             [{"index": {"_index": "nodes", "_id": "1", "routing": "acme"}}, {"v": [1.0, 0.5]}],
         ),
         (
-            Operation("update", "nodes", "1", document={"a": "中"}),
-            [{"update": {"_index": "nodes", "_id": "1"}}, {"doc": {"a": "中"}}],
+            Operation("upsert", "nodes", "1", document={"a": "中"}),
+            [{"update": {"_index": "nodes", "_id": "1"}}, {"doc": {"a": "中"}, "doc_as_upsert": True}],
+        ),
+        (
+            Operation("delete", "nodes", "1", version=2),
+            [{"delete": {"_index": "nodes", "_id": "1", "version": 2, "version_type": "external_gte"}}],
         ),
         (Operation("delete", "nodes", "1"), [{"delete": {"_index": "nodes", "_id": "1"}}]),
     ],
@@ -198,7 +202,7 @@ async def test_a_request_refused_as_a_whole_is_not_blamed_on_the_documents() -> 
 async def test_a_failed_change_is_named() -> None:
     conflict = {"status": 409, "error": {"type": "version_conflict_engine_exception"}}
     with pytest.raises(StageFailed, match=r"7 \(HTTP 409 version_conflict_engine_exception\)"):
-        await write(FakeClient(lambda id, times: conflict), Operation("create", "nodes", "7", document={}))
+        await write(FakeClient(lambda id, times: conflict), Operation("index", "nodes", "7", document={}))
 
 
 async def test_deleting_what_is_gone_is_a_success_but_not_in_an_index_that_is_gone() -> None:
