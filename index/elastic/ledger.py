@@ -16,6 +16,7 @@ from elasticsearch import AsyncElasticsearch, ConflictError, NotFoundError
 from contracts.errors import StageFailed
 from contracts.ports import JournalEntry, JournalState
 from index.elastic.bulk import Bulk, Operation
+from index.elastic.client import TimedClient
 from index.elastic.config import WriteConfig
 from index.elastic.mapping import digest
 from index.elastic.patience import patiently
@@ -36,8 +37,8 @@ class Ledger:
     """
 
     def __init__(self, client: AsyncElasticsearch, name: str, config: WriteConfig) -> None:
-        self._client = client
-        self._patient = client.options(request_timeout=config.request_timeout_ms / 1000)
+        self._client = client.options(request_timeout=config.request_timeout_ms / 1000)
+        self._clients = TimedClient(client)
         self._name = name
         self._config = config
         self._bulk = Bulk(client, config)
@@ -68,7 +69,7 @@ class Ledger:
         key = digest("state", account_id)
         for _ in range(_ATTEMPTS):
             try:
-                read = await self._patiently(self._patient.get, id=key)
+                read = await self._patiently(self._client.get, id=key)
                 condition: dict[str, Any] = {"if_seq_no": read["_seq_no"], "if_primary_term": read["_primary_term"]}
                 held = _state(read)
             except NotFoundError:
@@ -76,7 +77,7 @@ class Ledger:
             changed = change(held)
             document = {"account_id": account_id, "body": msgspec.to_builtins(changed)}
             try:
-                await self._patiently(self._patient.index, id=key, document=document, **condition)
+                await self._patiently(self._client.index, id=key, document=document, **condition)
             except ConflictError:
                 await self._pause()
                 continue
@@ -91,19 +92,19 @@ class Ledger:
         """Keep what a commit is about to change."""
         document = {"account_id": commit.account_id, "body": msgspec.to_builtins(commit)}
         key = _commit_id(commit.account_id, commit.number)
-        await self._patiently(self._patient.index, id=key, document=document)
+        await self._patiently(self._client.index, id=key, document=document)
 
     async def commit(self, account_id: str, number: int) -> Commit | None:
         """A commit under way; ``None`` when its writer died before it could say what it was about."""
         try:
-            read = await self._patiently(self._patient.get, id=_commit_id(account_id, number))
+            read = await self._patiently(self._client.get, id=_commit_id(account_id, number))
         except NotFoundError:
             return None
         return msgspec.convert(read["_source"]["body"], Commit)
 
     async def drop_commit(self, account_id: str, number: int) -> None:
         """Forget a commit; one that is not there is forgotten already."""
-        await self._patiently(self._patient.options(ignore_status=404).delete, id=_commit_id(account_id, number))
+        await self._patiently(self._client.options(ignore_status=404).delete, id=_commit_id(account_id, number))
 
     async def revisions(self, account_id: str, source_id: str, documents: Iterable[str]) -> dict[str, int]:
         """Revision by document id of those that are stored, now."""
@@ -200,7 +201,7 @@ class Ledger:
         self, ids: Sequence[str], fields: Sequence[str], seconds: float | None = None
     ) -> Sequence[Mapping[str, Any]]:
         """Documents by id; those of a ledger that does not exist yet are not found."""
-        client = self._client.options(request_timeout=seconds) if seconds else self._patient
+        client = self._clients.within(seconds) if seconds else self._client
         found = (await client.mget(index=self._name, ids=ids, source_includes=fields))["docs"]
         for doc in found:
             error = doc.get("error", {}).get("type", "index_not_found_exception")

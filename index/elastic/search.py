@@ -21,7 +21,7 @@ from contracts.records import ModelRef
 from index.candidates import check_dimensions
 from index.elastic import queries
 from index.elastic.answer import Answer, Asked, Plan, Response, SearchKey
-from index.elastic.client import reason, unavailable
+from index.elastic.client import TimedClient, reason, unavailable
 from index.elastic.config import ElasticConfig
 from index.elastic.ledger import Ledger
 from index.elastic.mapping import routing_of
@@ -33,6 +33,8 @@ T = TypeVar("T")
 # A read that meets a commit asks again; several commits within one read are all but impossible.
 _ATTEMPTS = 5
 _MAX_STATES = 10_000
+# Seconds by which a request ends before its caller gives up: then the client learns which node hangs, and avoids it.
+_MARGIN = 0.005
 
 
 class _Gone(Exception):
@@ -50,7 +52,7 @@ class Search:
     """
 
     def __init__(self, client: AsyncElasticsearch, versions: Versions, ledger: Ledger, config: ElasticConfig) -> None:
-        self._client = client
+        self._clients = TimedClient(client)
         self._versions = versions
         self._ledger = ledger
         self._config = config.recall
@@ -173,7 +175,7 @@ class Search:
             routing = {"routing": routing_of(account_id)} if version.meta.routed else {}
             lines += ({"index": version.name, **routing}, body | {"timeout": f"{max(1, int(left * 1000))}ms"})
         # The connection is closed when the time is up, and that cancels the search in the cluster.
-        answered = await self.ask(self._client.options(request_timeout=left).msearch, searches=lines)
+        answered = await self.ask(self._clients.within(left).msearch, searches=lines)
         responses: Sequence[Response] = answered["responses"]
         if any(queries.fault(response) == "index_not_found_exception" for response in responses):
             raise _Gone
@@ -195,7 +197,7 @@ class Search:
 
     def _left(self, deadline: Deadline | None) -> float:
         """Seconds that the next request may take."""
-        left = min(self._timeout, deadline.left()) if deadline else self._timeout
+        left = min(self._timeout, deadline.left() - _MARGIN) if deadline else self._timeout
         if left <= 0:
             raise RecallFailed("No time is left to search.")
         return left

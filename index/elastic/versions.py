@@ -1,16 +1,21 @@
 """Index versions: each holds the vectors of one model, and an alias says which one serves (design decision 9)."""
 
 import time
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
 from typing import Any
 
 import msgspec
-from elasticsearch import AsyncElasticsearch, BadRequestError, NotFoundError
+from elasticsearch import ApiError, AsyncElasticsearch, BadRequestError, NotFoundError, TransportError
 
-from contracts.errors import ConfigError
+from contracts.errors import ConfigError, StageFailed
 from contracts.records import ModelRef
-from index.elastic.config import LayoutConfig
+from index.elastic.client import TimedClient, reason
+from index.elastic.config import ElasticConfig
 from index.elastic.mapping import FORMAT, LEDGER, TEXTS, Meta, nodes_mapping, nodes_settings, settings
+from index.elastic.patience import patiently
+
+_WANTED = "*.aliases,*.mappings._meta,*.settings.index.blocks.write"
 
 
 class Version(msgspec.Struct, frozen=True):
@@ -20,16 +25,24 @@ class Version(msgspec.Struct, frozen=True):
         name: Of the Elasticsearch index.
         meta: What it holds.
         serving: Whether searches and writes go to it.
+        closed: Whether it takes no writes: while it is being replaced, and since it has been.
     """
 
     name: str
     meta: Meta
     serving: bool
+    closed: bool = False
 
     @property
     def number(self) -> int:
         """From 1; also the end of its name."""
         return int(self.name.rpartition("-")[2])
+
+    @property
+    def write_alias(self) -> str:
+        """What writes name, demanding an alias: a late one to a version that is gone must not make an index anew."""
+        prefix, _, number = self.name.rpartition("-nodes-")
+        return f"{prefix}-write-{number}"
 
 
 class VersionSize(msgspec.Struct, frozen=True):
@@ -46,15 +59,17 @@ class Versions:
 
     Args:
         client: To the cluster.
-        prefix: Of all index names.
-        layout: Of versions made from now on.
-        resolve_seconds: How long the serving version is taken for granted.
+        config: Prefix and layout, and how long the serving version is taken for granted.
     """
 
-    def __init__(self, client: AsyncElasticsearch, prefix: str, layout: LayoutConfig, resolve_seconds: float) -> None:
+    def __init__(self, client: AsyncElasticsearch, config: ElasticConfig) -> None:
+        prefix = config.prefix
         self._client = client
-        self._layout = layout
-        self._resolve_seconds = resolve_seconds
+        self._clients = TimedClient(client)
+        self._write = config.write
+        self._patient = client.options(request_timeout=config.write.request_timeout_ms / 1000)
+        self._layout = config.layout
+        self._resolve_seconds = config.recall.resolve_seconds
         self._known: tuple[float, Version | None] | None = None
         self._prepared = False
         self.alias = f"{prefix}-nodes"
@@ -72,6 +87,11 @@ class Versions:
         version = next(iter(await self._read(self.alias, seconds)), None)
         self._known = (time.monotonic(), version)
         return version
+
+    async def serving_now(self) -> Version | None:
+        """The version that serves, looked up; for what would be lost in one that no longer does."""
+        self.forget()
+        return await patiently(self._write, self.serving, self._write.request_timeout_ms / 1000)
 
     def forget(self) -> None:
         """Look again the next time."""
@@ -120,19 +140,29 @@ class Versions:
         Args:
             model: Whose vectors it will hold.
             serve: Let it serve from the start, in place of what serves now.
+
+        Raises:
+            ConfigError: Another process made one for another model at the same time.
         """
         await self.prepare()
         meta = Meta(model, routed=self._layout.routing == "account")
         versions = await self.all()
         name = f"{self.alias}-{versions[-1].number + 1 if versions else 1:06d}"
         first = serve and not any(version.serving for version in versions)
-        made = await self._create(name, nodes_mapping(meta, self._layout), nodes_settings(self._layout), first)
+        version = Version(name, meta, serving=first)
+        aliases = [version.write_alias, *([self.alias] if first else [])]
+        made = await self._create(name, nodes_mapping(meta, self._layout), nodes_settings(self._layout), aliases)
         self.forget()
         if not made:
-            # Another writer was faster: its version is as good, if it holds the same.
-            return await self.get(int(name[-6:]))
-        version = Version(name, meta, serving=first)
-        return await self.swap(version) if serve and not first else version
+            # Another process was faster: its version is as good, if it is for the same model.
+            version = await self.get(version.number)
+            if version.meta.model != model:
+                raise ConfigError(
+                    f"Version {version.number} was just made for {version.meta.model.name}.",
+                    field="embedder",
+                    remedy="Run one of the two after the other.",
+                )
+        return await self.swap(version) if serve and not version.serving else version
 
     async def prepare(self) -> None:
         """Make the indices that all versions share, where they are missing."""
@@ -141,16 +171,57 @@ class Versions:
             await self._create(self.ledger, LEDGER)
             self._prepared = True
 
-    async def swap(self, version: Version) -> Version:
-        """Let a version serve in place of another, in one step."""
-        await self._client.indices.update_aliases(
-            actions=[
-                {"remove": {"index": f"{self.alias}-*", "alias": self.alias, "must_exist": False}},
-                {"add": {"index": version.name, "alias": self.alias, "is_write_index": True}},
-            ]
-        )
+    async def swap(self, version: Version, held: Version | None = None) -> Version:
+        """Let a version serve in place of another, in one step.
+
+        The other one stays closed: a process that still takes it for the serving one finds out when it writes.
+
+        Args:
+            version: The one to serve.
+            held: The one that it replaces; when left out, the one that serves now.
+
+        Raises:
+            ConfigError: Another one serves meanwhile.
+        """
+        held = held or await self.serving_now()
+        if held is None:
+            await self._patient.indices.put_alias(index=version.name, name=self.alias)
+        elif held.name != version.name:
+            async with self.closing(held):
+                await patiently(self._write, self._move_alias, held, version)
+        await self.reopen(version)
+        return msgspec.structs.replace(version, serving=True, closed=False)
+
+    @asynccontextmanager
+    async def closing(self, version: Version) -> AsyncIterator[None]:
+        """Keep all writes out of the serving version; unless another one serves by the end, they are let in again.
+
+        Raises:
+            StageFailed: It could not be closed, or not be opened again.
+        """
+        try:
+            # Returns once all writes under way have ended.
+            closed = await patiently(self._write, self._patient.indices.add_block, index=version.name, block="write")
+            if not closed["shards_acknowledged"]:
+                raise StageFailed("Not all shards have stopped to take writes.", remedy="Try again.", stage="index")
+            yield
+        finally:
+            try:
+                serving = await self.serving_now()
+                if serving and serving.name == version.name:
+                    await self.reopen(version)
+            except (ApiError, TransportError) as error:
+                raise StageFailed(
+                    f"Version {version.number} may still take no writes: {reason(error)}.",
+                    remedy=f"When the cluster answers again: strata index swap {version.number}",
+                    stage="index",
+                ) from None
+
+    async def reopen(self, version: Version) -> None:
+        """Let writes into a version again."""
+        lifted = {"index.blocks.write": None}
+        await patiently(self._write, self._patient.indices.put_settings, index=version.name, settings=lifted)
         self.forget()
-        return msgspec.structs.replace(version, serving=True)
 
     async def drop(self, version: Version) -> None:
         """Remove a version with all its records.
@@ -171,8 +242,31 @@ class Versions:
         self._prepared = False
         self.forget()
 
+    async def _move_alias(self, held: Version, version: Version) -> None:
+        """Point the alias to another version, if it still points to the one that is ``held``."""
+        try:
+            await self._patient.indices.update_aliases(
+                actions=[
+                    {"remove": {"index": held.name, "alias": self.alias, "must_exist": True}},
+                    {"add": {"index": version.name, "alias": self.alias}},
+                ]
+            )
+        except NotFoundError:
+            # It may also be done already, by a request whose answer was lost.
+            serving = await self.serving_now()
+            if serving is None or serving.name != version.name:
+                raise ConfigError(
+                    f"Version {version.number} was dropped, or version {held.number} replaced by another one.",
+                    field="version",
+                    remedy="See strata index list, and start again.",
+                ) from None
+
     async def _create(
-        self, name: str, mapping: Mapping[str, Any], chosen: Mapping[str, Any] | None = None, serve: bool = False
+        self,
+        name: str,
+        mapping: Mapping[str, Any],
+        chosen: Mapping[str, Any] | None = None,
+        aliases: Sequence[str] = (),
     ) -> bool:
         """Make an index; false when it was there."""
         try:
@@ -180,7 +274,7 @@ class Versions:
                 index=name,
                 settings=chosen or settings(self._layout),
                 mappings=mapping,
-                aliases={self.alias: {}} if serve else None,
+                aliases={alias: {} for alias in aliases},
             )
         except BadRequestError as error:
             if error.error != "resource_already_exists_exception":
@@ -189,9 +283,9 @@ class Versions:
         return True
 
     async def _read(self, pattern: str, seconds: float | None = None) -> list[Version]:
-        client = self._client.options(request_timeout=seconds) if seconds else self._client
+        client = self._clients.within(seconds) if seconds else self._client
         try:
-            found = await client.indices.get(index=pattern, filter_path="*.aliases,*.mappings._meta")
+            found = await client.indices.get(index=pattern, filter_path=_WANTED)
         except NotFoundError:
             return []
         versions = [self._version(name, body) for name, body in found.items()]
@@ -208,4 +302,5 @@ class Versions:
                 field="index.elastic.prefix",
                 remedy="Choose another prefix and ingest again.",
             )
-        return Version(name, meta, serving=self.alias in body.get("aliases", {}))
+        blocks = body.get("settings", {}).get("index", {}).get("blocks", {})
+        return Version(name, meta, serving=self.alias in body.get("aliases", {}), closed=blocks.get("write") == "true")
