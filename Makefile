@@ -8,6 +8,10 @@ export UV_SYSTEM_CERTS ?= 1
 LOCK := $(UV) pip compile -q --universal --python-version 3.11 --generate-hashes --no-emit-index-url \
 	--custom-compile-command "make lock"
 
+# Where `make demo` indexes: embedded or elasticsearch.
+BACKEND ?= embedded
+DEMO_elasticsearch := --config configs/elastic.yaml
+
 .PHONY: setup setup-all demo test lint format lock clean
 
 setup: $(VENV)/.run  ## install what running needs
@@ -15,7 +19,8 @@ setup: $(VENV)/.run  ## install what running needs
 setup-all: $(VENV)/.all  ## install what tests need too, torch among it
 
 demo: setup  ## start the graph, index the Python standard library, search it
-	$(BIN)/strata demo
+	$(if $(filter embedded elasticsearch,$(BACKEND)),,$(error BACKEND is embedded or elasticsearch, not $(BACKEND)))
+	$(BIN)/strata demo $(DEMO_$(BACKEND))
 
 test: setup-all  ## all tests: unit, contract, integration on a real Ray cluster
 	$(BIN)/python -m pytest

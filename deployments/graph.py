@@ -17,7 +17,8 @@ from ray.serve.schema import ApplicationStatus, ApplicationStatusOverview, Loggi
 
 from contracts.errors import ConfigError
 from deployments.ingress import Ingress
-from deployments.settings import BatchSettings, DeploymentSettings, Environment, Settings, resolved
+from deployments.settings import Environment, Settings, resolved
+from deployments.stage_settings import BatchSettings, DeploymentSettings
 from deployments.stages.assembler import AssemblerReplica
 from deployments.stages.base import StageReplica
 from deployments.stages.embedder import EmbedderReplica
@@ -50,7 +51,7 @@ def build(settings: Settings) -> Application:
         settings: With absolute folders, as ``settings.load`` returns them.
     """
     stages, scoring = settings.stages, settings.scoring
-    index = (settings.index_dir, settings.index)
+    index = (settings.data_dir, settings.index)
     graph = {
         "planner": _bind(PlannerReplica, stages.planner.deployment, stages.planner.config),
         "embedder": _bind(EmbedderReplica, stages.embedder.deployment, settings.embedder, batch=stages.embedder.batch),

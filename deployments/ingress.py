@@ -22,7 +22,7 @@ from contracts.stages import (
     Stage,
 )
 from deployments.api import Api
-from deployments.backends import open_index
+from deployments.backends import open_reader
 from deployments.bounded import Bounded
 from deployments.keys import KeyStore
 from deployments.logs import Noted
@@ -92,7 +92,7 @@ class Ingress:
                 case "planner":
                     local[name] = Bounded(name, Planner(settings.planner.config))
                 case "rechecker":
-                    index = await open_index(self._settings.index_dir, self._settings.index)
+                    index = await open_reader(self._settings.data_dir, self._settings.index)
                     local[name] = Bounded(name, Rechecker(index, settings.rechecker.config))
                 case "assembler":
                     local[name] = Bounded(name, Assembler(settings.assembler.config))

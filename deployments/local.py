@@ -4,7 +4,7 @@ import asyncio
 
 from contracts.ports import ReadableIndex
 from contracts.stages import Observer
-from deployments.backends import open_index
+from deployments.backends import open_reader
 from deployments.service import Service
 from deployments.settings import Settings
 from models.load import load_embedder, load_pair_scorer
@@ -45,7 +45,7 @@ async def open_local(settings: Settings, observer: Observer | None = None) -> Lo
     embedder = await asyncio.to_thread(load_embedder, settings.embedder)
     wants_scorer = stages.reranker.config.kind == "cross_encoder"
     scorer = await asyncio.to_thread(load_pair_scorer, settings.cross_encoder) if wants_scorer else None
-    index = await open_index(settings.index_dir, settings.index)
+    index = await open_reader(settings.data_dir, settings.index)
     chain = Chain(
         Stages(
             planner=Planner(stages.planner.config),

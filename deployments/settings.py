@@ -1,13 +1,24 @@
 """All settings: one strict YAML file, and the only place that reads the environment.
 
-===============  =================================================================================================
-variable         meaning
-===============  =================================================================================================
-STRATA_CONFIG    The settings file; without it and without ``--config`` every setting has its default.
-STRATA_HOME      The data folder, before ``data_dir`` of the file.
-STRATA_URL       Where clients find the service; without it ``server.host`` and ``server.port``.
-STRATA_API_KEY   The key that clients send.
-===============  =================================================================================================
+===========================  =====================================================================================
+variable                     meaning
+===========================  =====================================================================================
+STRATA_CONFIG                The settings file; without it and without ``--config`` every setting has its default.
+STRATA_HOME                  The data folder, before ``data_dir`` of the file.
+STRATA_URL                   Where clients find the service; without it ``server.host`` and ``server.port``.
+STRATA_API_KEY               The key that clients send.
+STRATA_ELASTIC_HOSTS         URLs of Elasticsearch nodes, commas between, before those of the settings.
+STRATA_ELASTIC_API_KEY       Secret: an API key for Elasticsearch.
+STRATA_ELASTIC_PASSWORD      Secret: the password of ``index.elastic.connection.username``.
+STRATA_ELASTIC_…_FILE        The same two from files: ``…_API_KEY_FILE`` and ``…_PASSWORD_FILE`` name them.
+ES_JAVA_HOME                 The JDK that ``strata es`` looks at first; after it JAVA_HOME.
+JAVA_HOME                    The same for whatever runs on Java.
+XDG_CACHE_HOME               Where the user's caches lie, the server of ``strata es`` in them; else ``~/.cache``.
+===========================  =====================================================================================
+
+Secrets are read where they are used and travel nowhere. So every machine with a replica or a writer needs those of
+Elasticsearch in its own environment: on Kubernetes a mounted secret, elsewhere set before ``ray start``. A service
+that ``strata up`` starts hands its environment down to its replicas.
 """
 
 import os
@@ -16,30 +27,22 @@ from pathlib import Path
 from typing import Any, Literal, Self, TypeVar
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import Field, ValidationError, model_validator
 
 from contracts.errors import ConfigError
 from contracts.trace import STAGES
+from deployments.stage_settings import IngressDeployment, StagesSettings, Strict
+from index.elastic.config import ConnectionConfig, ElasticConfig
 from index.embedded.config import EmbeddedConfig
 from index.ingest import IngestConfig
 from models.config import CrossEncoderConfig, EmbedderModelConfig
-from stages.assembler import AssemblerConfig
 from stages.chain import ChainConfig
-from stages.expander import ExpanderConfig
-from stages.planner import PlannerConfig
-from stages.reader import ReaderConfig
-from stages.rechecker import RecheckerConfig
-from stages.reranker import RerankerConfig
 from stages.scoring import ScoringConfig
-from stages.seed_search import SeedSearchConfig
 
-LightStage = Literal["planner", "rechecker", "assembler"]
-
-
-class Strict(BaseModel):
-    """Base of the settings: unknown keys are refused by name."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
+# Variables that are not called STRATA_ and the field's name.
+_VARIABLES = {"es_java_home": "ES_JAVA_HOME", "java_home": "JAVA_HOME", "cache_home": "XDG_CACHE_HOME"}
+# Of the data folder: where the embedded index lies.
+INDEX_FOLDER = "index"
 
 
 class Environment(Strict):
@@ -49,162 +52,52 @@ class Environment(Strict):
     home: Path | None = None
     url: str | None = None
     api_key: str | None = Field(None, repr=False)
+    es_java_home: Path | None = None
+    java_home: Path | None = None
+    cache_home: Path | None = None
+    elastic_hosts: str | None = None
+    elastic_api_key: str | None = Field(None, repr=False)
+    elastic_api_key_file: Path | None = None
+    elastic_password: str | None = Field(None, repr=False)
+    elastic_password_file: Path | None = None
 
     @classmethod
     def read(cls, variables: Mapping[str, str] = os.environ) -> Self:
-        """Read the variables ``STRATA_*``; empty ones count as not set."""
-        names = ("config", "home", "url", "api_key")
-        found = {name: variables.get(f"STRATA_{name.upper()}") for name in names}
+        """Read the variables; empty ones count as not set."""
+        found = {name: variables.get(_VARIABLES.get(name, f"STRATA_{name.upper()}")) for name in cls.model_fields}
         return cls.model_validate({name: value for name, value in found.items() if value})
 
+    def secret(self, name: Literal["elastic_api_key", "elastic_password"]) -> str | None:
+        """A secret: the variable's value, or what the file holds that the variable with ``_FILE`` names.
 
-class AutoscalingSettings(Strict):
-    """Replicas by load."""
+        Raises:
+            ConfigError: The file can't be read or is empty.
+        """
+        value: str | None = getattr(self, name)
+        path: Path | None = getattr(self, f"{name}_file")
+        if value or path is None:
+            return value
+        variable = f"STRATA_{name.upper()}_FILE"
+        try:
+            text = path.read_text(encoding="utf-8").strip()
+        except (OSError, UnicodeDecodeError) as error:
+            why = error.strerror if isinstance(error, OSError) else "it is no text"
+            raise ConfigError(
+                f"{variable} names {path}, which can't be read: {why}.", field=variable, remedy="Correct the path."
+            ) from None
+        if not text:
+            raise ConfigError(f"{variable} names {path}, which is empty.", field=variable, remedy="Fill the file.")
+        return text
 
-    min_replicas: int = Field(1, ge=1, description="Kept while idle; more answer a sudden burst at once.")
-    max_replicas: int = Field(4, ge=1, description="Never exceeded; bounds the cost.")
-    target_ongoing_requests: float = Field(4, gt=0, description="Calls a replica aims at; fewer is faster and dearer.")
-    look_back_period_s: float = Field(30, gt=0, description="Window that the load is averaged over.")
-    upscale_delay_s: float = Field(30, ge=0, description="At least the look-back, or it thrashes.")
-    downscale_delay_s: float = Field(600, ge=0, description="Short ones oscillate.")
+    @property
+    def java_homes(self) -> list[Path]:
+        """JDKs to look at first, in order."""
+        return [home for home in (self.es_java_home, self.java_home) if home]
 
-    @model_validator(mode="after")
-    def _consistent(self) -> Self:
-        if self.max_replicas < self.min_replicas:
-            raise ValueError("max_replicas is below min_replicas")
-        if min(self.upscale_delay_s, self.downscale_delay_s) < self.look_back_period_s:
-            raise ValueError("a delay is shorter than look_back_period_s, which makes the number of replicas thrash")
-        return self
-
-
-class DeploymentSettings(Strict):
-    """How one stage is deployed."""
-
-    num_replicas: int = Field(1, ge=1, description="Fixed number of replicas; ignored with autoscaling.")
-    autoscaling: AutoscalingSettings | None = Field(None, description="Replicas by load instead of a fixed number.")
-    num_cpus: float = Field(
-        0.05, ge=0, description="CPUs booked a replica, for placing only: nothing is cut off beyond them."
-    )
-    num_gpus: float = Field(0, ge=0, description="GPUs booked a replica; fractions share one.")
-    max_ongoing_requests: int = Field(
-        64, ge=1, description="Calls in a replica at once; at least what a batch of the stage can hold."
-    )
-    max_queued_requests: int = Field(
-        128, ge=1, description="Calls that wait for a replica a caller; beyond, 429. More wait longer before they fail."
-    )
-    max_surge_percent: int = Field(
-        100, ge=0, le=100, description="Extra replicas in an update; 0 stops the old one first: a gap for a single one."
-    )
-
-    def options(self) -> dict[str, Any]:
-        """Keyword arguments of ``Deployment.options``."""
-        scale: dict[str, Any] = {"num_replicas": self.num_replicas}
-        if self.autoscaling:
-            scale = {"autoscaling_config": self.autoscaling.model_dump()}
-        return {
-            **scale,
-            "ray_actor_options": {"num_cpus": self.num_cpus, "num_gpus": self.num_gpus},
-            "max_ongoing_requests": self.max_ongoing_requests,
-            "max_queued_requests": self.max_queued_requests,
-            "max_surge_percent": self.max_surge_percent,
-            "graceful_shutdown_wait_loop_s": 0.5,
-            "graceful_shutdown_timeout_s": 10,
-        }
-
-
-class EmbedderDeployment(DeploymentSettings):
-    """How the embedder is deployed."""
-
-    num_cpus: float = Field(0.3, ge=0, description="As for the other stages; the model is what computes.")
-    max_ongoing_requests: int = Field(128, ge=1, description="At least twice the texts of a batch, to keep it full.")
-
-
-class IngressDeployment(DeploymentSettings):
-    """How the ingress is deployed."""
-
-    num_cpus: float = Field(0.1, ge=0, description="CPUs booked a replica, for placing only.")
-
-
-class BatchSettings(Strict):
-    """How a model takes several requests at once; changes without a restart."""
-
-    limit: int = Field(ge=1, description="Texts (embedder) or pairs (reranker) a batch; more is faster on GPUs.")
-
-
-class PlannerSettings(Strict):
-    """The planner."""
-
-    config: PlannerConfig = PlannerConfig()
-    deployment: DeploymentSettings = DeploymentSettings()
-
-
-class EmbedderSettings(Strict):
-    """The embedder; its model is the ``embedder`` setting, which ingest uses too."""
-
-    batch: BatchSettings = BatchSettings(limit=64)
-    deployment: EmbedderDeployment = EmbedderDeployment()
-
-
-class SeedSearchSettings(Strict):
-    """The seed search."""
-
-    config: SeedSearchConfig = SeedSearchConfig()
-    deployment: DeploymentSettings = DeploymentSettings()
-
-
-class ExpanderSettings(Strict):
-    """The expander."""
-
-    config: ExpanderConfig = ExpanderConfig()
-    deployment: DeploymentSettings = DeploymentSettings()
-
-
-class RecheckerSettings(Strict):
-    """The rechecker."""
-
-    config: RecheckerConfig = RecheckerConfig()
-    deployment: DeploymentSettings = DeploymentSettings()
-
-
-class RerankerSettings(Strict):
-    """The reranker; its model is the ``cross_encoder`` setting."""
-
-    config: RerankerConfig = RerankerConfig()
-    batch: BatchSettings = BatchSettings(limit=256)
-    side_by_side: int = Field(
-        4, ge=1, description="Requests worked on at once; their pairs share batches. More fill a GPU, 1 suits CPUs."
-    )
-    deployment: DeploymentSettings = DeploymentSettings()
-
-
-class AssemblerSettings(Strict):
-    """The assembler."""
-
-    config: AssemblerConfig = AssemblerConfig()
-    deployment: DeploymentSettings = DeploymentSettings()
-
-
-class ReaderSettings(Strict):
-    """The reader."""
-
-    config: ReaderConfig = ReaderConfig()
-    deployment: DeploymentSettings = DeploymentSettings()
-
-
-class StagesSettings(Strict):
-    """Every stage of the graph, the reader of the second walk among them."""
-
-    colocate: tuple[LightStage, ...] = Field(
-        (), description="Light stages that run inside the ingress: a hop less each, but scaled with it."
-    )
-    planner: PlannerSettings = PlannerSettings()
-    embedder: EmbedderSettings = EmbedderSettings()
-    seed_search: SeedSearchSettings = SeedSearchSettings()
-    expander: ExpanderSettings = ExpanderSettings()
-    rechecker: RecheckerSettings = RecheckerSettings()
-    reranker: RerankerSettings = RerankerSettings()
-    assembler: AssemblerSettings = AssemblerSettings()
-    reader: ReaderSettings = ReaderSettings()
+    @property
+    def cache_dir(self) -> Path:
+        """What can be fetched again, shared by all data folders of the user."""
+        return (self.cache_home or Path.home() / ".cache") / "strata"
 
 
 class ServerSettings(Strict):
@@ -256,8 +149,11 @@ class RaySettings(Strict):
 class IndexSettings(Strict):
     """Where records live."""
 
-    backend: Literal["embedded"] = "embedded"
+    backend: Literal["embedded", "elasticsearch"] = Field(
+        "embedded", description="embedded needs nothing else and suits one machine; elasticsearch grows beyond it."
+    )
     embedded: EmbeddedConfig = EmbeddedConfig()
+    elastic: ElasticConfig = ElasticConfig()
 
 
 class Settings(Strict):
@@ -284,7 +180,7 @@ class Settings(Strict):
     @property
     def index_dir(self) -> Path:
         """Folder of the embedded index."""
-        return self.data_dir / "index"
+        return self.data_dir / INDEX_FOLDER
 
     @property
     def keys_path(self) -> Path:
@@ -323,11 +219,16 @@ def load(path: Path | None = None, environment: Environment | None = None) -> Se
 
 
 def resolved(settings: Settings, environment: Environment) -> Settings:
-    """Settings whose folders are absolute, so that they mean the same in every process."""
+    """Settings whose folders are absolute, so that they mean the same in every process.
+
+    Raises:
+        ConfigError: A variable is wrong.
+    """
     data_dir = (environment.home or settings.data_dir).expanduser().absolute()
     return settings.model_copy(
         update={
             "data_dir": data_dir,
+            "index": settings.index.model_copy(update={"elastic": _located(settings.index.elastic, environment)}),
             "embedder": _with_folders(settings.embedder, data_dir),
             "cross_encoder": _with_folders(settings.cross_encoder, data_dir),
         }
@@ -354,10 +255,15 @@ def parse(raw: Mapping[str, Any], *, source: str = "the settings") -> Settings:
             raise ConfigError(
                 f"{source} has an unknown setting {key}{more}.", field=key, remedy="Correct or remove it."
             ) from None
-        reason = first["msg"].removeprefix("Value error, ")
         raise ConfigError(
-            f"{key or 'A setting'} in {source} is wrong: {reason}{more}.", field=key, remedy="Correct the setting."
+            f"{key or 'A setting'} in {source} is wrong: {_reason(error)}{more}.",
+            field=key,
+            remedy="Correct the setting.",
         ) from None
+
+
+def _reason(error: ValidationError) -> str:
+    return error.errors()[0]["msg"].removeprefix("Value error, ")
 
 
 def _read_yaml(path: Path) -> dict[str, Any]:
@@ -378,6 +284,24 @@ def _read_yaml(path: Path) -> dict[str, Any]:
     if not isinstance(raw, dict):
         raise ConfigError(f"{path} must hold a mapping.", remedy="Start from configs/local.yaml.")
     return raw
+
+
+def _located(elastic: ElasticConfig, environment: Environment) -> ElasticConfig:
+    connection = elastic.connection
+    changes: dict[str, Any] = {}
+    if connection.ca_file:
+        changes["ca_file"] = connection.ca_file.expanduser().absolute()
+    if environment.elastic_hosts:
+        hosts = tuple(host.strip() for host in environment.elastic_hosts.split(",") if host.strip())
+        try:
+            changes |= {"hosts": ConnectionConfig(hosts=hosts).hosts, "cloud_id": None}
+        except ValidationError as error:
+            raise ConfigError(
+                f"STRATA_ELASTIC_HOSTS is wrong: {_reason(error)}.",
+                field="STRATA_ELASTIC_HOSTS",
+                remedy="Write URLs, with commas between.",
+            ) from None
+    return elastic.model_copy(update={"connection": connection.model_copy(update=changes)})
 
 
 Model = TypeVar("Model", EmbedderModelConfig, CrossEncoderConfig)

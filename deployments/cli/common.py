@@ -29,11 +29,12 @@ KeyOption = Annotated[
 
 
 def config_path(given: Path | None) -> Path | None:
-    """The settings file: the one given, that of STRATA_CONFIG, or the checkout's ``configs/local.yaml``."""
+    """The settings file, absolute: the one given, that of STRATA_CONFIG, or the checkout's ``configs/local.yaml``."""
     from deployments.settings import Environment  # noqa: PLC0415 - pydantic, only when needed
 
     beside_package = Path(__file__).parents[2] / "configs" / "local.yaml"
-    return given or Environment.read().config or (beside_package if beside_package.is_file() else None)
+    found = given or Environment.read().config or (beside_package if beside_package.is_file() else None)
+    return found.absolute() if found else None
 
 
 def load_settings(given: Path | None) -> "Settings":

@@ -46,8 +46,9 @@ def demo(
     console = Console(highlight=False)
     settings = common.load_settings(config)
     service = Service(common.run_folder(settings))
-    found_running = service.current() is not None
     with stopping_on_sigterm():
+        stop_other(console, service, config)
+        found_running = service.current() is not None
         try:
             run = _prepare(console, service, settings, port, config)
             with Client(run.url, key_of(settings)) as client:
@@ -61,6 +62,16 @@ def demo(
             stop(service, run)
             return
     _next_steps(console, settings, config, run, best)
+
+
+def stop_other(console: Console, service: "Service", config: Path | None) -> None:
+    """Stop a service with other settings: it would answer from another index than the one that is filled."""
+    from deployments.cli.service import stop  # noqa: PLC0415
+
+    run = service.current()
+    if run and run.config != str(common.config_path(config) or ""):
+        console.print(f"The service at {run.url} has other settings ({run.config}); it is stopped.", markup=False)
+        stop(service, run)
 
 
 def _prepare(

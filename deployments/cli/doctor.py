@@ -1,5 +1,6 @@
 """``strata doctor``: what this machine lacks, and the command that mends it."""
 
+import asyncio
 import importlib.util
 import os
 import shutil
@@ -14,6 +15,7 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
+from contracts.errors import ConfigError
 from deployments.cli import common
 from deployments.cli.common import ConfigOption, JsonOption
 
@@ -26,7 +28,8 @@ _PYTHON = ((3, 11), (3, 14))
 _GB = 1e9
 # A local graph of ten processes takes about 2 GB, the model and the demo's index below 1 GB of disk.
 _MEMORY_GB, _DISK_GB = 2.5, 1.0
-_PACKAGES = ("ray.serve", "lancedb", "pyarrow", "onnxruntime", "tokenizers", "rjieba", "Stemmer", "structlog")
+_STORES = ("lancedb", "pyarrow", "elasticsearch")
+_PACKAGES = ("ray.serve", *_STORES, "onnxruntime", "tokenizers", "rjieba", "Stemmer", "structlog")
 _EXTRAS = {"torch": ("torch", "transformers", "safetensors"), "eval": ("ir_measures",)}
 
 
@@ -66,6 +69,8 @@ def examine(settings: "Settings") -> Iterator[Finding]:
     yield python(sys.version_info[:2])
     yield from _packages()
     yield from _model(settings)
+    if settings.index.backend == "elasticsearch":
+        yield _elasticsearch(settings)
     yield _port(settings)
     yield memory(psutil.virtual_memory().available)
     yield _disk(settings.data_dir)
@@ -147,6 +152,16 @@ def hub_answers() -> bool:
     except httpx.HTTPError:
         return False
     return True
+
+
+def _elasticsearch(settings: "Settings") -> Finding:
+    from deployments.backends import cluster_health  # noqa: PLC0415
+
+    try:
+        found = asyncio.run(cluster_health(settings.data_dir, settings.index.elastic))
+    except ConfigError as error:
+        return Finding("Elasticsearch", "missing", error.message, error.remedy)
+    return Finding("Elasticsearch", "ok", found)
 
 
 def _port(settings: "Settings") -> Finding:

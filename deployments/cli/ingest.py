@@ -61,15 +61,15 @@ def ingest(
 
 async def run(settings: "Settings", account: str, source: "Source", *, quiet: bool = False) -> "IngestReport":
     """Ingest a source into the settings' index, showing how far it is."""
+    from deployments.backends import open_writer  # noqa: PLC0415
     from deployments.cli.progress import counters  # noqa: PLC0415
-    from index.embedded.index import EmbeddedIndex  # noqa: PLC0415
     from index.ingest import Ingest  # noqa: PLC0415
     from models.load import load_embedder  # noqa: PLC0415
 
     console = Console(stderr=True, quiet=quiet)
     with console.status("Loading the model …") as status:
         embedder = load_embedder(settings.embedder, status.update)
-    index = await EmbeddedIndex.open(settings.index_dir, settings.index.embedded, write=True)
+    index = await open_writer(settings.data_dir, settings.index)
     try:
         ingest = Ingest(index, index, embedder, settings.ingest)
         with counters(console) as progress:

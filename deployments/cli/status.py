@@ -7,7 +7,10 @@ from typing import TYPE_CHECKING
 
 import msgspec
 from rich.console import Console
+from rich.text import Text
 
+from contracts.errors import StrataError
+from contracts.ports import IndexStats
 from deployments.cli import common, render
 from deployments.server import GRAPH_STATE, DeploymentState
 
@@ -30,6 +33,7 @@ class Status(msgspec.Struct, frozen=True):
         deployments: The graph, as Serve sees it.
         index: Nodes by account and kind.
         index_bytes: Size of the index on disk.
+        index_reason: Why the index could not be looked at.
     """
 
     running: bool
@@ -41,22 +45,28 @@ class Status(msgspec.Struct, frozen=True):
     deployments: tuple[DeploymentState, ...] = ()
     index: Mapping[str, Mapping[str, int]] = {}
     index_bytes: int = 0
+    index_reason: str = ""
 
 
 def look(settings: "Settings") -> Status:
     """Look at the service and the index of the settings."""
     from deployments.lifecycle import Service  # noqa: PLC0415
 
-    nodes, size = asyncio.run(_index(settings))
+    try:
+        index, why = asyncio.run(_index(settings)), ""
+    except StrataError as error:
+        index, why = IndexStats({}, 0), f"{error.message} {error.remedy}".rstrip()
+    found = Status(running=False, index=index.nodes, index_bytes=index.bytes, index_reason=why)
     folder = common.run_folder(settings)
     run = Service(folder).current()
     if run is None:
         last = Service(folder).last()
         left = len(last.processes()) if last else 0
         reason = f"It died and left {left} processes; strata down ends them." if left else "It is not running."
-        return Status(running=False, reason=reason, processes=left, index=nodes, index_bytes=size)
+        return msgspec.structs.replace(found, reason=reason, processes=left)
     readiness = run.readiness()
-    return Status(
+    return msgspec.structs.replace(
+        found,
         running=True,
         ready=bool(readiness and readiness.ready),
         reason=readiness.reason if readiness else "It does not answer (yet).",
@@ -64,8 +74,6 @@ def look(settings: "Settings") -> Status:
         pid=run.pid,
         processes=len(run.processes()),
         deployments=_graph(folder),
-        index=nodes,
-        index_bytes=size,
     )
 
 
@@ -88,20 +96,22 @@ def show(status: Status, *, as_json: bool) -> None:
         console.print(render.table(("deployment", "state", "replicas"), rows))
     for account, kinds in status.index.items():
         console.print(f"Index of {account}: " + ", ".join(f"{count:,} {kind}" for kind, count in kinds.items()))
-    console.print(f"Index size: {status.index_bytes / _MB:.1f} MB")
+    if status.index_reason:
+        console.print(Text(f"Index: {status.index_reason}", "yellow"))
+    else:
+        console.print(f"Index size: {status.index_bytes / _MB:.1f} MB")
 
 
-async def _index(settings: "Settings") -> tuple[Mapping[str, Mapping[str, int]], int]:
-    from deployments.backends import open_index  # noqa: PLC0415
+async def _index(settings: "Settings") -> IndexStats:
+    from deployments.backends import open_reader  # noqa: PLC0415
 
-    if not settings.index_dir.exists():
-        return {}, 0
-    index = await open_index(settings.index_dir, settings.index)
+    if settings.index.backend == "embedded" and not settings.index_dir.exists():
+        return IndexStats({}, 0)
+    index = await open_reader(settings.data_dir, settings.index)
     try:
-        stats = await index.stats()
+        return await index.stats()
     finally:
         await index.close()
-    return stats.nodes, stats.bytes
 
 
 def _graph(folder: Path) -> tuple[DeploymentState, ...]:

@@ -11,7 +11,7 @@ from contracts.errors import StageError
 from contracts.filters import Eq
 from contracts.ports import ReadableIndex, RecallQuery
 from contracts.stages import Stage
-from deployments.backends import open_index
+from deployments.backends import open_reader
 from deployments.settings import IndexSettings
 from deployments.stages.base import StageReplica
 
@@ -26,9 +26,9 @@ class IndexedReplica(StageReplica[In, Out]):
 
     index: ReadableIndex
 
-    async def open(self, folder: Path, settings: IndexSettings, *args: Any) -> Stage[In, Out]:
+    async def open(self, data_dir: Path, settings: IndexSettings, *args: Any) -> Stage[In, Out]:
         """Open the index and ask it once, then build the stage on it."""
-        self.index = await open_index(folder, settings)
+        self.index = await open_reader(data_dir, settings)
         # An index that is down for a moment is a degraded answer later, not a replica that can't start.
         with suppress(StageError):
             await self.warm_up()

@@ -16,9 +16,9 @@ from ray import serve
 
 from contracts.trace import STAGES
 from deployments import graph
+from deployments.backends import open_writer
 from deployments.keys import KeyStore
 from deployments.settings import Environment, RaySettings, Settings, parse, resolved
-from index.embedded.index import EmbeddedIndex
 from index.ingest import Ingest
 from models.load import load_embedder
 from tests.support.memories import TENANTS, Memories
@@ -99,7 +99,7 @@ def logs(cluster: Cluster) -> Path:
 @pytest.fixture(scope="session")
 async def corpus(settings: Settings) -> Settings:
     """The settings, with the corpus of both tenants in the index."""
-    index = await EmbeddedIndex.open(settings.index_dir, settings.index.embedded, write=True)
+    index = await open_writer(settings.data_dir, settings.index)
     ingest = Ingest(index, index, load_embedder(settings.embedder), settings.ingest)
     for account_id in TENANTS:
         report = await ingest.run(account_id, Memories(account_id))

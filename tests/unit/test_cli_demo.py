@@ -1,8 +1,10 @@
 """The demo's key and its patience with a busy machine; the demo as a whole is what ``make demo`` runs."""
 
+import sys
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 
 from contracts.errors import StrataError
 from contracts.hits import RetrievedBlock
@@ -10,8 +12,9 @@ from contracts.responses import SearchMemoryResponse
 from contracts.stages import NextActions
 from contracts.trace import Trace
 from deployments.cli import common
-from deployments.cli.demo import ask, key_of
+from deployments.cli.demo import ask, key_of, stop_other
 from deployments.keys import KeyStore
+from deployments.lifecycle import Service
 from deployments.settings import parse
 
 HIT = RetrievedBlock("strata://shared/x", "L0", 1.0, "c", "shared", "x", None, None, (), False, False, "none", "")
@@ -42,6 +45,20 @@ def test_a_question_that_finds_nothing_ends_the_demo_with_the_reason() -> None:
     with pytest.raises(StrataError) as error:
         ask(FakeClient(answer(), answer(HIT)), "question")
     assert "RET-5041" in error.value.remedy
+
+
+@pytest.mark.parametrize(("name", "stays"), [("a.yaml", True), ("b.yaml", False)])
+def test_a_running_service_is_used_when_it_has_the_same_settings_and_else_stopped(
+    tmp_path: Path, name: str, stays: bool
+) -> None:
+    service = Service(tmp_path / "run")
+    command = [sys.executable, "-c", "import time; time.sleep(600)"]
+    run = service.start(command, url="http://127.0.0.1:9", config=str(tmp_path / "a.yaml"), detach=True)
+    try:
+        stop_other(Console(), service, tmp_path / name)
+        assert run.is_alive() == stays
+    finally:
+        service.stop(run, grace=0)
 
 
 def test_the_demo_makes_a_key_and_keeps_it_while_it_holds(tmp_path: Path) -> None:

@@ -41,6 +41,13 @@ def test_a_port_in_use_by_another_program_is_found(tmp_path: Path) -> None:
     assert "--port" in finding.remedy
 
 
+def test_an_elasticsearch_that_does_not_run_is_found_where_it_is_the_backend(tmp_path: Path) -> None:
+    assert "Elasticsearch" not in verdicts(settings(tmp_path))
+    finding = verdicts(settings(tmp_path, index={"backend": "elasticsearch"}))["Elasticsearch"]
+    assert finding.verdict == "missing"
+    assert "strata es start" in finding.remedy
+
+
 def test_too_little_memory_is_found() -> None:
     assert doctor.memory(int(1e9)).verdict == "missing"
     assert doctor.memory(int(8e9)).verdict == "ok"

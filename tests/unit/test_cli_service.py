@@ -19,10 +19,10 @@ def busy_port() -> Iterator[int]:
         yield other.getsockname()[1]
 
 
-def strata(folder: Path, *arguments: str) -> Result:
+def strata(folder: Path, *arguments: str, **settings: object) -> Result:
     config = folder / "config.yaml"
     embedder = {"backend": "deterministic", "dimensions": 16}
-    config.write_text(json.dumps({"data_dir": str(folder / "data"), "embedder": embedder}))
+    config.write_text(json.dumps({"data_dir": str(folder / "data"), "embedder": embedder, **settings}))
     done = CliRunner().invoke(app, [*arguments, "--config", str(config)])
     assert "Traceback" not in done.stderr
     return done
@@ -41,6 +41,20 @@ def test_status_shows_the_index_though_the_service_is_down(tmp_path: Path) -> No
     records.write_text('{"id": 1, "text": "one"}\n')
     strata(tmp_path, "ingest", str(records))
     assert "1 record" in strata(tmp_path, "status").stdout
+
+
+@pytest.mark.parametrize(
+    ("elastic", "why"),
+    [({}, "strata es start"), ({"connection": {"hosts": ["http://127.0.0.1:1"]}}, "no connection")],
+)
+def test_status_says_why_an_elasticsearch_index_can_not_be_looked_at(
+    tmp_path: Path, elastic: dict[str, object], why: str
+) -> None:
+    index = {"backend": "elasticsearch", "elastic": elastic}
+    shown = strata(tmp_path, "status", index=index)
+    assert shown.exit_code == 1
+    assert why in shown.stdout
+    assert why in json.loads(strata(tmp_path, "status", "--json", index=index).stdout)["index_reason"]
 
 
 def test_down_without_a_service_is_no_error(tmp_path: Path) -> None:

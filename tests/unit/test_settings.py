@@ -1,4 +1,5 @@
 from pathlib import Path
+from typing import Literal
 
 import pytest
 import yaml
@@ -6,7 +7,10 @@ import yaml
 from contracts.errors import ConfigError
 from deployments.settings import Environment, Settings, load, parse
 
-LOCAL = Path(__file__).parents[2] / "configs" / "local.yaml"
+CONFIGS = Path(__file__).parents[2] / "configs"
+LOCAL, ELASTIC = (
+    yaml.safe_load((CONFIGS / name).read_text(encoding="utf-8")) for name in ("local.yaml", "elastic.yaml")
+)
 
 
 def write(tmp_path: Path, text: str) -> Path:
@@ -23,17 +27,24 @@ def test_without_a_file_everything_has_its_default() -> None:
 
 def test_local_yaml_spells_out_the_defaults() -> None:
     """The file documents each setting; one that drifts from the code would mislead."""
-    given = parse(yaml.safe_load(LOCAL.read_text(encoding="utf-8")))
-    assert given.model_dump() == Settings().model_dump()
+    assert parse(LOCAL).model_dump() == Settings().model_dump()
 
 
-def test_local_yaml_has_every_setting() -> None:
+def test_elastic_yaml_spells_out_the_defaults_of_the_other_backend() -> None:
+    given = parse(ELASTIC).model_dump()
+    assert given["index"].pop("backend") == "elasticsearch"
+    expected = Settings().model_dump()
+    expected["index"].pop("backend")
+    assert given == expected
+
+
+def test_the_files_have_every_setting() -> None:
     def keys(part: object, path: str = "") -> set[str]:
         if not isinstance(part, dict):
             return {path}
         return {path}.union(*(keys(value, f"{path}.{name}") for name, value in part.items()))
 
-    missing = keys(Settings().model_dump(mode="json")) - keys(yaml.safe_load(LOCAL.read_text(encoding="utf-8")))
+    missing = keys(Settings().model_dump(mode="json")) - keys(LOCAL) - keys(ELASTIC)
     # Written once, at the first deployment; and folders that follow data_dir.
     assert {key for key in missing if not key.endswith((".autoscaling", ".max_surge_percent", ".cache_dir"))} == set()
 
@@ -50,6 +61,9 @@ def test_local_yaml_has_every_setting() -> None:
         ("stages: {reader: {deployment: {num_replicas: 0}}}", "stages.reader.deployment.num_replicas"),
         ("scoring: {weights: {vector: 0.7}}", "scoring.weights"),
         ("index: {backend: milvus}", "index.backend"),
+        ("index: {elastic: {api_key: hush}}", "index.elastic.api_key"),
+        ("index: {elastic: {connection: {hosts: [es-1]}}}", "index.elastic.connection.hosts"),
+        ("index: {elastic: {connection: {hosts: ['http://es:1'], cloud_id: a}}}", "index.elastic.connection"),
         (
             "stages: {reader: {deployment: {autoscaling: {upscale_delay_s: 1}}}}",
             "stages.reader.deployment.autoscaling",
@@ -108,13 +122,72 @@ def test_the_key_of_the_environment_is_not_shown() -> None:
     assert "secret" not in repr(Environment.read({"STRATA_API_KEY": "strata_1_secret"}))
 
 
+@pytest.mark.parametrize("name", ["elastic_api_key", "elastic_password"])
+def test_a_secret_comes_from_its_variable_or_from_the_file_that_another_names(
+    tmp_path: Path, name: Literal["elastic_api_key", "elastic_password"]
+) -> None:
+    variable = f"STRATA_{name.upper()}"
+    path = tmp_path / "secret"
+    path.write_text("from a file\n", encoding="utf-8")
+    assert Environment.read({}).secret(name) is None
+    assert Environment.read({variable: "plain"}).secret(name) == "plain"
+    assert Environment.read({f"{variable}_FILE": str(path)}).secret(name) == "from a file"
+    assert Environment.read({variable: "plain", f"{variable}_FILE": str(path)}).secret(name) == "plain"
+
+
+@pytest.mark.parametrize("content", [None, b"", b" \n", b"\xff"])
+def test_a_secret_file_that_can_not_be_read_is_named_by_its_variable(tmp_path: Path, content: bytes | None) -> None:
+    path = tmp_path / "secret"
+    if content is not None:
+        path.write_bytes(content)
+    environment = Environment.read({"STRATA_ELASTIC_PASSWORD_FILE": str(path)})
+    with pytest.raises(ConfigError) as caught:
+        environment.secret("elastic_password")
+    assert caught.value.field == "STRATA_ELASTIC_PASSWORD_FILE"
+    assert str(path) in caught.value.message
+
+
+def test_secrets_are_shown_by_neither_the_environment_nor_the_settings(tmp_path: Path) -> None:
+    environment = Environment.read({"STRATA_ELASTIC_API_KEY": "hush", "STRATA_ELASTIC_PASSWORD": "hush"})
+    settings = load(write(tmp_path, "index: {backend: elasticsearch}"), environment)
+    assert "hush" not in f"{environment!r} {settings!r} {settings.model_dump_json()}"
+
+
+def test_the_environment_names_the_elasticsearch_nodes_before_the_file(tmp_path: Path) -> None:
+    path = write(tmp_path, "index: {elastic: {connection: {cloud_id: 'a:b', username: strata}}}")
+    environment = Environment.read({"STRATA_ELASTIC_HOSTS": "https://es-1:9200, https://es-2:9200,"})
+    connection = load(path, environment).index.elastic.connection
+    assert connection.hosts == ("https://es-1:9200", "https://es-2:9200")
+    assert (connection.cloud_id, connection.username) == (None, "strata")
+
+
+@pytest.mark.parametrize("hosts", ["es-1:9200", "ftp://es-1", "https://user:hush@es-1:9200"])
+def test_wrong_elasticsearch_hosts_in_the_environment_are_refused_by_name(hosts: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        load(environment=Environment.read({"STRATA_ELASTIC_HOSTS": hosts}))
+    assert caught.value.field == "STRATA_ELASTIC_HOSTS"
+    assert "hush" not in str(caught.value)
+
+
+@pytest.mark.parametrize("replicas", ["1", "0-all", "'2'"])
+def test_copies_of_an_index_are_a_number_or_a_range(tmp_path: Path, replicas: str) -> None:
+    settings = load(write(tmp_path, f"index: {{elastic: {{layout: {{replicas: {replicas}}}}}}}"), Environment())
+    assert settings.index.elastic.layout.replicas == replicas.strip("'")
+
+
 def test_folders_mean_the_same_in_every_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    settings = load(write(tmp_path, "data_dir: data\nembedder: {path: model, cache_dir: cache}"), Environment())
+    text = """
+        data_dir: data
+        embedder: {path: model, cache_dir: cache}
+        index: {elastic: {connection: {ca_file: ca.pem}}}
+    """
+    settings = load(write(tmp_path, text), Environment())
     assert settings.index_dir == tmp_path / "data" / "index"
     assert settings.keys_path == tmp_path / "data" / "keys.db"
     assert settings.embedder.path == tmp_path / "model"
     assert settings.embedder.cache_dir == tmp_path / "cache"
+    assert settings.index.elastic.connection.ca_file == tmp_path / "ca.pem"
 
 
 @pytest.mark.parametrize(
