@@ -41,7 +41,7 @@ lock: $(VENV)/.bootstrap  ## recompile the locks from pyproject.toml
 	$(LOCK) pyproject.toml --extra torch --extra eval --extra dev -o requirements/all.lock
 
 clean:  ## stop the service and remove everything made here
-	-test ! -x $(BIN)/strata || $(BIN)/strata down
+	-test ! -x $(BIN)/strata || { $(BIN)/strata down; $(BIN)/strata es stop; }
 	rm -rf $(VENV) .strata build *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
 
 $(VENV)/.bootstrap: requirements/bootstrap.lock

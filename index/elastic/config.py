@@ -127,6 +127,12 @@ class WriteConfig(Section):
     keep_seconds: float = Field(
         60, gt=0, description="How long searches under way are told of records just replaced; longer than any search."
     )
+    settle_seconds: float = Field(
+        2,
+        gt=0,
+        description="A re-embedding stops all writes for its last pass once a pass took no longer than this. Less: a "
+        "shorter stop, and more passes while much is being written.",
+    )
 
 
 class BreakerConfig(Section):
@@ -134,6 +140,9 @@ class BreakerConfig(Section):
 
     failures: int = Field(5, ge=1, description="Failed calls in a row after which calls are refused at once.")
     open_seconds: float = Field(2, gt=0, description="After that long one call is let through to see.")
+    fair_ms: int = Field(
+        250, ge=1, description="A call cut short sooner does not count: hasty callers can't open the breaker for all."
+    )
 
 
 class ElasticConfig(Section):

@@ -58,6 +58,7 @@ class Search:
         self._config = config.recall
         self._keep_seconds = config.write.keep_seconds
         self._timeout = config.connection.request_timeout_ms / 1000
+        self._fair = config.breaker.fair_ms / 1000
         self.breaker = Breaker(config.breaker.failures, config.breaker.open_seconds, unavailable)
         self._states: dict[str, State] = {}
 
@@ -72,13 +73,20 @@ class Search:
         async def once(version: Version) -> list[Recalled] | None:
             held = version.meta.model
             if not all(_fits(query, held) for query in asked):
+                if not await self._serves(version, deadline):
+                    return None
                 # An emptied index takes the vectors of any model.
                 if await self.ask(self._ledger.empty):
                     return [Recalled((), {}, more=False) for _ in asked]
                 check_dimensions(held, asked)
             return await self._recall(version, plans, deadline)
 
-        answers = await self._settled(once, deadline)
+        try:
+            # Cut from here, a call tells the breaker nothing: one that was given too little time proves nothing.
+            async with asyncio.timeout(deadline.left() if deadline else None):
+                answers = await self._settled(once, deadline)
+        except TimeoutError:
+            raise RecallFailed("There was too little time to search.") from None
         return [Recalled((), {}, more=False) for _ in asked] if answers is None else answers
 
     async def meta(self, account_id: str, uris: Sequence[str]) -> dict[str, NodeMeta]:
@@ -101,7 +109,7 @@ class Search:
             for row in (hit["_source"] for hit in response["hits"]["hits"]):
                 rows[row["uri"]] = max(row, rows.get(row["uri"], row), key=lambda each: int(each["revision"]))
             shown = {row["revision"] for row in rows.values()}
-            return rows if await self._unchanged({account_id: hidden}, {account_id: shown}, None) else None
+            return rows if await self._unchanged(version, {account_id: hidden}, {account_id: shown}, None) else None
 
         return (await self._settled(once, None) or {}) if wanted else {}
 
@@ -159,7 +167,7 @@ class Search:
             shown.setdefault(plan.account_id, set()).update(answer.revisions)
         second, unchanged = await asyncio.gather(
             self._msearch(version, _merged(answer.exact_searches() for answer in answers), deadline),
-            self._unchanged(hidden, shown, deadline),
+            self._unchanged(version, hidden, shown, deadline),
         )
         return [answer.recalled(second) for answer in answers] if unchanged else None
 
@@ -182,25 +190,37 @@ class Search:
         return dict(zip(searches, responses, strict=True))
 
     async def _unchanged(
-        self, used: Mapping[str, Hidden], shown: Mapping[str, Collection[int]], deadline: Deadline | None
+        self,
+        version: Version,
+        used: Mapping[str, Hidden],
+        shown: Mapping[str, Collection[int]],
+        deadline: Deadline | None,
     ) -> bool:
         """Whether, by the accounts' states now, nothing was shown that is hidden, nor hidden that is to be shown."""
         states = await self.ask(self._ledger.states, used, self._left(deadline))
+        written = any(self._states.get(account_id) != state for account_id, state in states.items())
         if len(self._states) > _MAX_STATES:
             self._states.clear()
         self._states |= states
+        # What was written since the last look may be in a version that serves since then, and in no other.
+        if written and not await self._serves(version, deadline):
+            return False
         for account_id, before in used.items():
             after = self._hidden(account_id)
             if set(before.staged) - set(after.staged) or any(map(after.hides, shown[account_id])):
                 return False
         return True
 
+    async def _serves(self, version: Version, deadline: Deadline | None) -> bool:
+        """Whether a version serves still, looked up."""
+        self._versions.forget()
+        serving = await self.ask(self._versions.serving, self._left(deadline))
+        return serving is not None and serving.name == version.name
+
     def _left(self, deadline: Deadline | None) -> float:
-        """Seconds that the next request may take."""
-        left = min(self._timeout, deadline.left() - _MARGIN) if deadline else self._timeout
-        if left <= 0:
-            raise RecallFailed("No time is left to search.")
-        return left
+        """Seconds after which the next request counts as failed: what is left, or what is fair."""
+        left = deadline.left() - _MARGIN if deadline else self._timeout
+        return min(self._timeout, max(self._fair, left))
 
     def _hidden(self, account_id: str) -> Hidden:
         state = self._states.get(account_id)

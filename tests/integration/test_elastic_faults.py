@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator
+from contextlib import suppress
 from uuid import uuid4
 
 import pytest
@@ -178,6 +179,17 @@ async def test_a_cluster_that_is_down_is_refused_at_once_and_found_again_by_itse
     await healing
     assert whole(found)
     assert index.breaker.state == "closed"
+
+
+async def test_callers_in_a_hurry_do_not_open_the_breaker_for_all(cluster: Cluster) -> None:
+    index = await cluster.filled()
+    cluster.nodes.pause(0)
+    for _ in range(4 * BREAKER.failures):
+        with suppress(RecallFailed):
+            await search(index, seconds=0.001)
+    cluster.nodes.resume(0)
+    assert index.breaker.state == "closed"
+    assert whole(await search(index))
 
 
 @pytest.mark.parametrize("routing", ["account", "none"])
