@@ -6,7 +6,7 @@ from deployments.cli.demo import demo
 from deployments.cli.doctor import doctor
 from deployments.cli.errors import Guarded
 from deployments.cli.es import app as es
-from deployments.cli.evaluate import evaluate
+from deployments.cli.evaluate import app as evaluate
 from deployments.cli.ingest import ingest
 from deployments.cli.keys import app as keys
 from deployments.cli.models import app as models
@@ -31,7 +31,7 @@ app.command(rich_help_panel=_RUN)(demo)
 app.command(rich_help_panel=_DATA)(ingest)
 app.command(rich_help_panel=_DATA)(search)
 app.command(rich_help_panel=_DATA)(read)
-app.command("eval", rich_help_panel=_DATA)(evaluate)
+app.add_typer(evaluate, name="eval", rich_help_panel=_DATA)
 app.add_typer(keys, name="keys", rich_help_panel=_SETUP)
 app.add_typer(models, name="models", rich_help_panel=_SETUP)
 app.add_typer(es, name="es", rich_help_panel=_SETUP)

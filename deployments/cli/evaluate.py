@@ -1,16 +1,18 @@
-"""``strata eval``: quality on test collections, stage by stage."""
+"""``strata eval``: quality on test collections, stage by stage; ``eval_index`` measures the index backends."""
 
 import asyncio
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console, Group, RenderableType
 from rich.text import Text
+from typer.core import TyperGroup
 
 from deployments.cli import common
 from deployments.cli.common import ConfigOption
+from deployments.cli.eval_index import index
 
 if TYPE_CHECKING:
     from deployments.settings import Settings
@@ -18,6 +20,20 @@ if TYPE_CHECKING:
     from models.config import EmbedderModelConfig
 
 _MB = 1e6
+_QUALITY = "quality"
+
+
+class QualityFirst(TyperGroup):
+    """A group in which ``strata eval FOLDER…`` is ``strata eval quality FOLDER…``."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Read the arguments; without a command's name first, all are those of the command for folders."""
+        named = not args or args[0] in {*self.commands, "--help"}
+        return super().parse_args(ctx, args if named else [_QUALITY, *args])
+
+
+app = typer.Typer(cls=QualityFirst, help="Measure the stages on test collections, or the index.", no_args_is_help=True)
+app.command("index")(index)
 
 
 class Backend(StrEnum):
@@ -26,6 +42,7 @@ class Backend(StrEnum):
     EMBEDDED = "embedded"
 
 
+@app.command(_QUALITY)
 def evaluate(
     folders: Annotated[
         list[Path], typer.Argument(help="Folders with corpus.jsonl, queries.jsonl and qrels.tsv.", show_default=False)

@@ -105,8 +105,10 @@ def nodes_mapping(meta: Meta, layout: LayoutConfig) -> dict[str, Any]:
 
 def nodes_settings(layout: LayoutConfig) -> dict[str, Any]:
     """The settings of an index version; a commit refreshes by itself when it is complete."""
-    routed = layout.routing == "account" and layout.partition > 1
-    partition = {"routing_partition_size": layout.partition} if routed else {}
+    partition = {}
+    if layout.routing == "account" and layout.partition > 1:
+        # Without as many routing shards as shards, neighbouring parts of an account fall on the same one.
+        partition = {"routing_partition_size": layout.partition, "number_of_routing_shards": layout.shards}
     return {**settings(layout), **partition, "refresh_interval": -1}
 
 

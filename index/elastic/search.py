@@ -181,7 +181,9 @@ class Search:
         lines: list[Mapping[str, Any]] = []
         for account_id, body in searches.values():
             routing = {"routing": routing_of(account_id)} if version.meta.routed else {}
-            lines += ({"index": version.name, **routing}, body | {"timeout": f"{max(1, int(left * 1000))}ms"})
+            # Counts are cached by their whole body, so it holds nothing that changes from one search to the next.
+            limit = {"timeout": f"{max(1, int(left * 1000))}ms"} if body["size"] else {}
+            lines += ({"index": version.name, **routing}, body | limit)
         # The connection is closed when the time is up, and that cancels the search in the cluster.
         answered = await self.ask(self._clients.within(left).msearch, searches=lines)
         responses: Sequence[Response] = answered["responses"]
