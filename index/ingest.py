@@ -23,6 +23,7 @@ from contracts.records import Document, Node
 from contracts.uri import parse
 from index.abstracts import AbstractOptions
 from index.chunker import ChunkOptions
+from index.embedding import embed_nodes, embedding_texts
 
 Phase = Literal["read", "embed", "write", "remove", "optimize"]
 T = TypeVar("T")
@@ -130,28 +131,6 @@ class IngestReport(msgspec.Struct):
 
 def silent(phase: Phase, done: int, total: int | None, /) -> None:
     """A progress that nobody looks at."""
-
-
-def embedding_texts(node: Node) -> tuple[str, ...]:
-    """The texts whose mean embedding is a node's vector: its ``vector_texts``, else name and abstract together."""
-    given = tuple(text for text in node.vector_texts if text.strip())
-    return given or ("\n".join(part for part in (node.name, node.abstract) if part.strip()),)
-
-
-def mean_vectors(vectors: Vectors, counts: Sequence[int]) -> Vectors:
-    """The normalised means of consecutive rows.
-
-    Args:
-        vectors: Shape (sum of ``counts``, dimensions), unit rows.
-        counts: Rows a mean, each at least 1.
-
-    Returns:
-        float32 of shape (number of counts, dimensions), unit rows.
-    """
-    starts = np.concatenate([[0], np.cumsum(counts)[:-1]])
-    sums = np.add.reduceat(vectors, starts, axis=0)
-    norms = np.linalg.norm(sums, axis=1, keepdims=True)
-    return np.asarray(sums / np.maximum(norms, np.finfo(np.float32).tiny), dtype=np.float32)
 
 
 class Ingest:
@@ -266,7 +245,7 @@ class _Run:
                 return f"{node.uri} is not in canonical form; write {canonical}."
             if node.uri in own or node.uri in self.uris:
                 return f"{node.uri} appears twice in the source; give one of the two another name."
-            if not any(text.strip() for text in embedding_texts(node)):
+            if not any(text.strip() for text in _texts(node)):
                 return f"{node.uri} has neither a name nor a text to search."
             own.add(node.uri)
         return ""
@@ -306,18 +285,12 @@ class _Run:
 
     async def _vectors(self, nodes: Sequence[Node]) -> tuple[Vectors, int]:
         """A vector a node, and how many texts the model cut."""
-        texts = [embedding_texts(node) for node in nodes]
-        flat = [text for own in texts for text in own]
-        rows: list[Vectors] = []
-        cut = 0
-        for start in range(0, len(flat), self.config.embed_texts):
-            part = flat[start : start + self.config.embed_texts]
-            embedded = await self.embedder.embed(part, "passage")
-            rows.append(embedded.vectors)
-            cut += len(embedded.truncated)
-            self.embedded_texts += len(part)
+
+        def told(texts: int) -> None:
+            self.embedded_texts += texts
             self.progress("embed", self.embedded_texts, None)
-        return mean_vectors(np.concatenate(rows), [len(own) for own in texts]), cut
+
+        return await embed_nodes(self.embedder, [_texts(node) for node in nodes], self.config.embed_texts, told)
 
     async def _fail(self, document: Document, error: Exception) -> None:
         # Messages of foreign errors may hold the text that was indexed; those of ours and of the system do not.
@@ -360,3 +333,7 @@ class _Run:
             return await work
         finally:
             self.report.seconds[phase] += time.perf_counter() - started
+
+
+def _texts(node: Node) -> tuple[str, ...]:
+    return embedding_texts(node.name, node.abstract, node.vector_texts)

@@ -18,7 +18,7 @@ Action = Literal["index", "upsert", "delete"]
 
 # No answer, or too busy to give one: sent again. Ids are given, so what was done all the same is not done twice.
 _AGAIN = frozenset({0, HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.SERVICE_UNAVAILABLE})
-_BLOCKED = "cluster_block_exception"
+_BLOCKED, _MISSING = "cluster_block_exception", "index_not_found_exception"
 # Deletes are short, their answers are not.
 _MOST_ITEMS = 5_000
 _LISTED = 5
@@ -27,7 +27,7 @@ _WANTED = "errors,items.*.status,items.*.error.type,items.*.error.caused_by.type
 
 
 class WriteBlocked(Exception):
-    """An index takes no writes now: another version takes its place. Look up the index again and repeat."""
+    """An index takes no writes, or is gone: another version takes its place. Look up the index again and repeat."""
 
 
 class Operation(msgspec.Struct, frozen=True, gc=False):
@@ -41,6 +41,7 @@ class Operation(msgspec.Struct, frozen=True, gc=False):
         document: The document, or for an upsert its changed fields; may hold NumPy arrays. None for a delete.
         name: What errors call it, for instance its URI; by default its id.
         version: Given, a document of a higher version stays as it is, and that is no failure.
+        alias: Whether ``index`` must be an alias; else an index of that name is made where there is none.
     """
 
     action: Action
@@ -50,6 +51,7 @@ class Operation(msgspec.Struct, frozen=True, gc=False):
     document: Mapping[str, Any] | None = None
     name: str = ""
     version: int | None = None
+    alias: bool = False
 
     def lines(self) -> bytes:
         """Its lines of a bulk request, each with its end."""
@@ -58,6 +60,8 @@ class Operation(msgspec.Struct, frozen=True, gc=False):
             target["routing"] = self.routing
         if self.version is not None:
             target |= {"version": self.version, "version_type": "external_gte"}
+        if self.alias:
+            target["require_alias"] = True
         merges = self.action == "upsert"
         head = orjson.dumps({"update" if merges else self.action: target}, option=orjson.OPT_APPEND_NEWLINE)
         if self.document is None:
@@ -73,6 +77,7 @@ class _Item(NamedTuple):
     action: Action
     lines: bytes
     versioned: bool
+    alias: bool
 
 
 class _Refusal(NamedTuple):
@@ -98,6 +103,11 @@ class _Refusal(NamedTuple):
         outdated = item.versioned and status == HTTPStatus.CONFLICT
         done = status < HTTPStatus.MULTIPLE_CHOICES or gone or outdated
         return None if done else cls(item, status, error_type(answer), alone=True)
+
+    def elsewhere(self) -> bool:
+        """Whether another index version has taken the place of the one that was written to."""
+        gone = self.item.alias and self.status == HTTPStatus.NOT_FOUND and self.why.startswith(_MISSING)
+        return gone or (self.status == HTTPStatus.FORBIDDEN and self.why.startswith(_BLOCKED))
 
 
 class Bulk:
@@ -129,7 +139,7 @@ class Bulk:
 
         Raises:
             InvalidInput: Documents do not fit the mapping (their names are in the message).
-            WriteBlocked: The index takes no writes now.
+            WriteBlocked: The index takes no writes now, or an alias is gone.
             StageFailed: Anything else was not done; all that was acknowledged stays.
         """
         chunks = self._chunks(operations)
@@ -157,7 +167,11 @@ class Bulk:
         size = 0
         for operation in operations:
             item = _Item(
-                operation.name or operation.id, operation.action, operation.lines(), operation.version is not None
+                operation.name or operation.id,
+                operation.action,
+                operation.lines(),
+                versioned=operation.version is not None,
+                alias=operation.alias,
             )
             if chunk and (size + len(item.lines) > self._config.bulk_bytes or len(chunk) == _MOST_ITEMS):
                 yield chunk
@@ -202,7 +216,7 @@ def _failure(refused: Sequence[_Refusal]) -> StrataError | WriteBlocked:
             field="nodes",
             remedy="Correct them and ingest again.",
         )
-    if any(refusal.status == HTTPStatus.FORBIDDEN and refusal.why.startswith(_BLOCKED) for refusal in refused):
+    if any(refusal.elsewhere() for refusal in refused):
         return WriteBlocked()
     busy = all(refusal.status in _AGAIN for refusal in refused)
     return StageFailed(

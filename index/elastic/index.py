@@ -30,7 +30,7 @@ class ElasticIndex:
 
     def __init__(self, client: AsyncElasticsearch, config: ElasticConfig, *, write: bool) -> None:
         self.client = client
-        self.versions = Versions(client, config.prefix, config.layout, config.recall.resolve_seconds)
+        self.versions = Versions(client, config)
         self._ledger = Ledger(client, self.versions.ledger, config.write)
         self._search = Search(client, self.versions, self._ledger, config)
         writer = Writer(client, self.versions, self._ledger, config.write, self._search.forget)

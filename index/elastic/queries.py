@@ -3,6 +3,8 @@
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
+import msgspec
+
 from contracts.filters import Filter
 from contracts.ports import NodeMeta, RecallHit, Vectors
 from index.bm25 import FieldStatistics, Statistics
@@ -19,7 +21,6 @@ _SEEN = [*SHOWN, "words", "bigrams", "revision"]
 # What a record leaves out is empty.
 _EMPTY: Mapping[type, Any] = {str: "", int: 0, bool: False}
 _SHOWN_EMPTY = tuple(_EMPTY[RecallHit.__annotations__[name]] for name in SHOWN)
-_META_EMPTY = tuple(_EMPTY[kind] for kind in NodeMeta.__annotations__.values())
 
 
 class Hidden(NamedTuple):
@@ -121,8 +122,8 @@ def found(response: Mapping[str, Any]) -> list[Found]:
 
 
 def node_meta(source: Mapping[str, Any]) -> NodeMeta:
-    """A record's metadata."""
-    return NodeMeta(*map(source.get, NodeMeta.__struct_fields__, _META_EMPTY))
+    """A record's metadata; what it leaves out is empty."""
+    return msgspec.convert(source, NodeMeta)
 
 
 def cosine(score: float) -> float:

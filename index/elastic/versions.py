@@ -171,26 +171,32 @@ class Versions:
             await self._create(self.ledger, LEDGER)
             self._prepared = True
 
-    async def swap(self, version: Version, held: Version | None = None) -> Version:
-        """Let a version serve in place of another, in one step.
-
-        The other one stays closed: a process that still takes it for the serving one finds out when it writes.
-
-        Args:
-            version: The one to serve.
-            held: The one that it replaces; when left out, the one that serves now.
+    async def swap(self, version: Version) -> Version:
+        """Let a version serve, whatever the one that serves now holds beyond it.
 
         Raises:
             ConfigError: Another one serves meanwhile.
         """
-        held = held or await self.serving_now()
+        held = await self.serving_now()
         if held is None:
             await self._patient.indices.put_alias(index=version.name, name=self.alias)
         elif held.name != version.name:
             async with self.closing(held):
-                await patiently(self._write, self._move_alias, held, version)
-        await self.reopen(version)
-        return msgspec.structs.replace(version, serving=True, closed=False)
+                return await self.replace(held, version)
+        return msgspec.structs.replace(await self.reopen(version), serving=True)
+
+    async def replace(self, held: Version, version: Version) -> Version:
+        """Let a version serve in place of another, in one step.
+
+        The other one, which is closed, stays so: a process that still takes it for the serving one finds out when it
+        writes.
+
+        Raises:
+            ConfigError: Another one serves meanwhile.
+        """
+        await patiently(self._write, self._move_alias, held, version)
+        opened = await self.reopen(version) if version.closed else version
+        return msgspec.structs.replace(opened, serving=True)
 
     @asynccontextmanager
     async def closing(self, version: Version) -> AsyncIterator[None]:
@@ -202,7 +208,7 @@ class Versions:
         try:
             # Returns once all writes under way have ended.
             closed = await patiently(self._write, self._patient.indices.add_block, index=version.name, block="write")
-            if not closed["shards_acknowledged"]:
+            if closed["indices"] and not closed["shards_acknowledged"]:
                 raise StageFailed("Not all shards have stopped to take writes.", remedy="Try again.", stage="index")
             yield
         finally:
@@ -217,11 +223,12 @@ class Versions:
                     stage="index",
                 ) from None
 
-    async def reopen(self, version: Version) -> None:
+    async def reopen(self, version: Version) -> Version:
         """Let writes into a version again."""
         lifted = {"index.blocks.write": None}
         await patiently(self._write, self._patient.indices.put_settings, index=version.name, settings=lifted)
         self.forget()
+        return msgspec.structs.replace(version, closed=False)
 
     async def drop(self, version: Version) -> None:
         """Remove a version with all its records.

@@ -10,7 +10,7 @@ ended or its lease over.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 from typing import Any, TypeVar
 
@@ -19,25 +19,16 @@ from elasticsearch import ApiError, AsyncElasticsearch, TransportError
 from contracts.errors import ConfigError, StageFailed, StrataError
 from contracts.ports import Embeddable, JournalEntry, JournalState
 from contracts.records import ModelRef
-from index.elastic import queries
-from index.elastic.bulk import Bulk, Operation, WriteBlocked
+from index.elastic.bulk import WriteBlocked
 from index.elastic.client import reason
 from index.elastic.config import WriteConfig
 from index.elastic.ledger import Ledger
-from index.elastic.mapping import node_id, node_record, routing_of, text_record
-from index.elastic.patience import delay, patiently
-from index.elastic.scan import scan
-from index.elastic.state import Commit, Old, Owner, Pending, Staged, State, now
+from index.elastic.records import SWAP_TRIES, Records
+from index.elastic.state import Commit, Owner, Pending, Staged, State, now
 from index.elastic.versions import Version, Versions
-from index.rows import batches, check, refuse_foreign, unit
+from index.rows import batches, check
 
 T = TypeVar("T")
-# Versions of a record (`external_gte`): a write that arrives after the removal it should have come before is void.
-WRITTEN, DELETED = 1, 2
-# Values a terms query takes, by default 65,536.
-_MAX_TERMS = 20_000
-# Tries of a write that meets a swap of versions, and seconds between them.
-_SWAP_TRIES, _SWAP_PAUSE = 60, 0.5
 
 
 class Writer:
@@ -64,7 +55,7 @@ class Writer:
         self._ledger = ledger
         self._config = config
         self._changed = changed
-        self._bulk = Bulk(client, config)
+        self._records = Records(client, versions, config)
         self._owner = Owner.here()
         self._lock = asyncio.Lock()
         self._running: set[asyncio.Task[Any]] = set()
@@ -143,11 +134,14 @@ class Writer:
 
     async def _put(self, account_id: str, source_id: str, batch: Sequence[Embeddable], model: ModelRef) -> None:
         await self._recover(account_id, source_id)
-        for _ in range(_SWAP_TRIES):
+        for _ in range(SWAP_TRIES):
             version = await self._version_for(model)
+            if version.closed:
+                await self._records.swapped()
+                continue
             names = [item.document.document_id for item in batch]
             uris = [node.uri for item in batch for node in item.document.nodes]
-            old = await self._old(version, account_id, source_id, names, uris)
+            old = await self._records.old(version, account_id, source_id, names, uris)
             begun = await self._begin(account_id, source_id, len(batch))
             staged = tuple(
                 Staged(item.document.document_id, revision, item.document.fingerprint)
@@ -156,12 +150,12 @@ class Writer:
             commit = Commit(account_id, source_id, begun.number, staged, old, removes=False)
             try:
                 async with self._alive(commit):
-                    await self._write(version, commit, batch)
+                    await self._ledger.put_commit(commit)
+                    await self._records.write(version, commit, batch)
                     await self._switch(commit)
             except WriteBlocked:
                 await self._undo(account_id, begun)
-                await asyncio.sleep(_SWAP_PAUSE)
-                self._versions.forget()
+                await self._records.swapped()
             except StrataError:
                 # What can't be undone now is at the next write.
                 with suppress(StrataError, ApiError, TransportError):
@@ -175,8 +169,8 @@ class Writer:
     async def _drop(self, account_id: str, source_id: str, document_ids: Sequence[str]) -> None:
         await self._versions.prepare()
         await self._recover(account_id, source_id)
-        version = await self._versions.serving()
-        old = await self._old(version, account_id, source_id, document_ids, ()) if version else ()
+        version = await self._versions.serving_now()
+        old = await self._records.old(version, account_id, source_id, document_ids, ()) if version else ()
         begun = await self._begin(account_id, source_id, 0)
         documents = tuple(map(Staged, document_ids))
         commit = Commit(account_id, source_id, begun.number, documents, old, removes=True)
@@ -211,23 +205,6 @@ class Writer:
         finally:
             renewing.cancel()
 
-    async def _write(self, version: Version, commit: Commit, batch: Sequence[Embeddable]) -> None:
-        await self._ledger.put_commit(commit)
-        await self._bulk.write(self._operations(version, commit, batch))
-        await self._refresh(version.name)
-
-    def _operations(self, version: Version, commit: Commit, batch: Sequence[Embeddable]) -> Iterator[Operation]:
-        account_id, source_id = commit.account_id, commit.source_id
-        routing = _routing(version, account_id)
-        for staged, item in zip(commit.documents, batch, strict=True):
-            name, revision = item.document.document_id, staged.revision
-            for node, vector in zip(item.document.nodes, unit(item.vectors), strict=True):
-                key = node_id(account_id, node.uri, revision)
-                if text := text_record(account_id, revision, node):
-                    yield Operation("index", self._versions.texts, key, None, text, node.uri, WRITTEN)
-                record = node_record(account_id, source_id, name, revision, node, vector)
-                yield Operation("index", version.name, key, routing, record, node.uri, WRITTEN)
-
     async def _switch(self, commit: Commit) -> None:
         """Show what a commit brings and hide what it replaces.
 
@@ -253,7 +230,7 @@ class Writer:
 
     async def _complete(self, commit: Commit) -> None:
         """Clear away what a shown commit has replaced; done again, it changes nothing."""
-        await self._remove(commit.account_id, [old.id for old in commit.old])
+        await self._records.remove(commit.account_id, [old.id for old in commit.old])
         await self._ledger.store(commit)
         await self._end(commit.account_id, commit.number)
 
@@ -263,7 +240,7 @@ class Writer:
 
     async def _undo(self, account_id: str, pending: Pending) -> None:
         """Remove what a commit that never showed has written; what may still be on its way stays hidden."""
-        await self._remove(account_id, await self._written(account_id, pending))
+        await self._records.remove(account_id, await self._records.written(account_id, pending))
         await self._ledger.drop_commit(account_id, pending.number)
         await self._ledger.change(account_id, lambda state: state.abandoned(pending.number))
 
@@ -290,77 +267,9 @@ class Writer:
                     remedy="Wait until it is done, or stop it.",
                 )
 
-    async def _old(
-        self, version: Version, account_id: str, source_id: str, names: Sequence[str], uris: Sequence[str]
-    ) -> tuple[Old, ...]:
-        """The node records that documents, and nodes of these URIs, have now.
-
-        Raises:
-            InvalidInput: A URI belongs to another source.
-        """
-        wanted: list[queries.Body] = [
-            *({"bool": {"filter": [_term("source_id", source_id), _terms("document_id", p)]}} for p in _parts(names)),
-            *(_terms("uri", part) for part in _parts(uris)),
-        ]
-        condition = {"bool": {"filter": [_term("account_id", account_id)], "should": wanted, "minimum_should_match": 1}}
-        found = await self._scan(
-            version.name, condition, ["source_id", "document_id", "uri", "revision"], _routing(version, account_id)
-        )
-        refuse_foreign(source_id, ((row["source_id"], row["document_id"], row["uri"]) for _, row in found))
-        return tuple(Old(key, row["revision"]) for key, row in found)
-
-    async def _written(self, account_id: str, pending: Pending) -> list[str]:
-        """Ids of all records of a commit's revisions."""
-        version = await self._versions.serving()
-        if version is None or pending.last < pending.number:
-            return []
-        names = [version.name, self._versions.texts]
-        await self._refresh(*names)
-        revisions = {"range": {"revision": {"gte": pending.number, "lte": pending.last}}}
-        condition = {"bool": {"filter": [_term("account_id", account_id), revisions]}}
-        return list({key for name in names for key, _ in await self._scan(name, condition, [], None)})
-
-    async def _scan(
-        self, index: str, condition: queries.Body, fields: Sequence[str], routing: str | None
-    ) -> list[tuple[str, Mapping[str, Any]]]:
-        return [
-            (hit["_id"], hit.get("_source", {}))
-            async for hit in scan(self._client, index, condition, fields, routing=routing)
-        ]
-
-    async def _remove(self, account_id: str, ids: Sequence[str]) -> None:
-        """Remove records from the nodes and the texts, through a swap of versions if need be."""
-        if not ids:
-            return
-        for _ in range(_SWAP_TRIES):
-            version = await self._versions.serving()
-            if version is None:
-                return
-            routing = _routing(version, account_id)
-            places = ((version.name, routing), (self._versions.texts, None))
-            try:
-                await self._bulk.write(
-                    Operation("delete", name, key, where, version=DELETED) for name, where in places for key in ids
-                )
-                await self._refresh(version.name)
-                return
-            except WriteBlocked:
-                await asyncio.sleep(_SWAP_PAUSE)
-                self._versions.forget()
-        raise StageFailed("The index takes no writes.", remedy="See strata index list, and try again.", stage="ingest")
-
-    async def _refresh(self, *names: str) -> None:
-        """Let searches see what was written, on every copy of every shard."""
-        for attempt in range(1, self._config.attempts + 1):
-            refreshed = await patiently(self._config, self._client.indices.refresh, index=names)
-            if not refreshed["_shards"]["failed"]:
-                return
-            await asyncio.sleep(delay(self._config, attempt))
-        raise StageFailed("Not all copies of the index could be refreshed.", remedy="Ingest again.", stage="ingest")
-
     async def _version_for(self, model: ModelRef) -> Version:
         await self._versions.prepare()
-        version = await self._versions.serving()
+        version = await self._versions.serving_now()
         if version is None:
             return await self._versions.create(model, serve=True)
         held = version.meta.model
@@ -379,20 +288,3 @@ class Writer:
 
     def _lease(self) -> int:
         return now() + int(self._config.lease_seconds * 1000)
-
-
-def _routing(version: Version, account_id: str) -> str | None:
-    return routing_of(account_id) if version.meta.routed else None
-
-
-def _term(field: str, value: str) -> queries.Body:
-    return {"term": {field: value}}
-
-
-def _terms(field: str, values: Sequence[str]) -> queries.Body:
-    return {"terms": {field: list(values)}}
-
-
-def _parts(values: Sequence[str]) -> Iterator[Sequence[str]]:
-    """Values in parts of as many as a query takes."""
-    return (values[start : start + _MAX_TERMS] for start in range(0, len(values), _MAX_TERMS))

@@ -6,6 +6,7 @@ from functools import partial
 from typing import Any
 
 import lancedb
+import msgspec
 import numpy as np
 import pyarrow as pa
 from lancedb.query import MatchQuery
@@ -17,22 +18,11 @@ from index.candidates import SHOWN, Candidates, Key, check_dimensions, refuse_ot
 from index.embedded.config import EmbeddedConfig
 from index.embedded.filter_sql import one_of, where
 from index.embedded.store import Store
-from index.embedded.table import NodeTable
+from index.embedded.table import NodeTable, attributes
 from index.rows import unit
 from index.text import Analysis, analyze
 
 _SCORED = ("account_id", "words", "bigrams")
-_META = (
-    "uri",
-    "owner_space",
-    "context_type",
-    "category",
-    "status",
-    "expires_at",
-    "abstract",
-    "has_overview",
-    "has_content",
-)
 
 
 class Search:
@@ -68,8 +58,8 @@ class Search:
 
     async def meta(self, account_id: str, uris: Sequence[str]) -> dict[str, NodeMeta]:
         """See ``SearchIndex.meta``."""
-        rows = await self.lookup(account_id, uris, _META)
-        return {row[0]: NodeMeta(*row) for row in rows}
+        rows = await self.lookup(account_id, uris, NodeMeta.__struct_fields__)
+        return {node.uri: node for node in map(_node_meta, rows)}
 
     async def lookup(self, account_id: str, uris: Sequence[str], columns: Sequence[str]) -> list[tuple[Any, ...]]:
         """Columns of the nodes with these URIs that exist, in any order."""
@@ -125,6 +115,11 @@ class Search:
                 cosines.update(zip(keys, _cosines(table, query.vector), strict=True))
         candidates.score(terms, partial(self._store.statistics, query=terms), self._config.bm25)
         return candidates.recalled(cosines, failed, {})
+
+
+def _node_meta(row: tuple[Any, ...]) -> NodeMeta:
+    fields = dict(zip(NodeMeta.__struct_fields__, row, strict=True))
+    return msgspec.convert(fields | {"attrs": attributes(fields["attrs"])}, NodeMeta)
 
 
 def _reason(error: BaseException) -> str:

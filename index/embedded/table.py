@@ -1,6 +1,6 @@
 """The LanceDB half of the embedded index: one table, one row a node."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -138,6 +138,14 @@ def rows(account_id: str, source_id: str, documents: Sequence[Embeddable], revis
     columns = [pa.array([each[name] for each in found], kind) for name, kind in _COLUMNS.items()]
     columns.append(pa.FixedSizeListArray.from_arrays(pa.array(vectors.ravel()), vectors.shape[1]))
     return pa.Table.from_arrays(columns, schema=schema(vectors.shape[1]))
+
+
+def attributes(column: Iterable[str]) -> dict[str, list[str]]:
+    """A node's attributes, of the column that holds them all; those without a value left no trace there."""
+    found: dict[str, list[str]] = {}
+    for name, _, value in (entry.partition("=") for entry in column):
+        found.setdefault(name, []).append(value)
+    return found
 
 
 def _columns(node: Node) -> dict[str, Any]:

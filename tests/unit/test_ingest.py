@@ -3,8 +3,6 @@ from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from contracts.errors import ConfigError, InvalidInput, StageFailed
 from contracts.ports import Embeddable, Embedded, JournalEntry, JournalState, TextRole
@@ -15,8 +13,6 @@ from index.ingest import (
     IngestReport,
     Problem,
     Progress,
-    embedding_texts,
-    mean_vectors,
     silent,
 )
 
@@ -292,23 +288,6 @@ async def test_a_vector_is_the_normalised_mean_of_the_texts_that_a_node_names():
     assert vectors.dtype == np.float32
     assert np.allclose(vectors[0], mean)
     assert np.allclose(vectors[2], alone[0])
-
-
-@given(st.lists(st.integers(1, 4), min_size=1, max_size=20), st.randoms(use_true_random=False))
-def test_mean_vectors_are_unit_means_of_their_own_rows(sizes: list[int], random):
-    rows = np.array([[random.uniform(0.1, 1) for _ in range(8)] for _ in range(sum(sizes))], dtype=np.float32)
-    means = mean_vectors(rows, sizes)
-    assert means.shape == (len(sizes), 8)
-    start = 0
-    for size, mean in zip(sizes, means, strict=True):
-        expected = rows[start : start + size].mean(axis=0)
-        assert np.allclose(mean, expected / np.linalg.norm(expected), atol=1e-6)
-        start += size
-
-
-def test_the_embedded_text_of_a_node_without_vector_texts_is_its_name_and_abstract():
-    assert embedding_texts(node("a", "text")) == ("a\ntext",)
-    assert embedding_texts(Node("strata://s/a", "", "", "k", "memory", "c", "text")) == ("text",)
 
 
 async def test_a_source_streams_and_is_never_held_whole():
