@@ -21,7 +21,8 @@ class Breaker:
     Args:
         failures: Failed calls in a row that open it, at least 1.
         pause: Seconds that it stays open.
-        counts: Whether an error means that the other side is down. Any other error is an answer, as good as success.
+        counts: Whether an error means that the other side is down. If not, it is an answer, as good as success;
+            ``None`` says that it tells nothing, as a cancelled call does.
         clock: Seconds that only ever grow.
     """
 
@@ -29,7 +30,7 @@ class Breaker:
         self,
         failures: int,
         pause: float,
-        counts: Callable[[Exception], bool],
+        counts: Callable[[Exception], bool | None],
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._limit = failures
@@ -64,7 +65,8 @@ class Breaker:
         try:
             yield
         except Exception as error:
-            self._settle(probe, failed=self._counts(error))
+            if (failed := self._counts(error)) is not None:
+                self._settle(probe, failed=failed)
             raise
         else:
             self._settle(probe, failed=False)

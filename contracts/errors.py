@@ -16,12 +16,14 @@
     │   ├── TargetForbidden     RET-4031  403
     │   ├── ReadForbidden       RET-4032  403
     │   └── Overloaded          RET-4291  429
+    │       └── RateLimited     RET-4292  429   this caller, not the service
     ├── StageError                        a stage could not do its part (5xx, retryable)
     │   ├── RecallFailed        RET-5001  503
     │   ├── RecheckFailed       RET-5002  503
     │   ├── AssemblyFailed      RET-5003  503
     │   ├── StageFailed         RET-5004  503   any other stage
-    │   └── StageTimeout        RET-5041  504
+    │   ├── StageTimeout        RET-5041  504
+    │   └── StageDown           RET-5042  503   its circuit is open
     └── ConfigError             CONFIG_ERROR 500 refused at start
 
 RET-4041 (target absent) and RET-4221 (planner unsure) are warnings, not errors: see ``contracts.trace``.
@@ -39,22 +41,28 @@ class StrataError(Exception):
         field: The request or config field at fault, dotted; empty when none is.
         remedy: What to do about it; empty when there is nothing to do but retry.
         stage: The stage that raised it; empty outside the graph.
+        retry_after: Seconds after which it is worth trying again, 0 for no such advice; by default what the class says.
     """
 
     code: ClassVar[str] = "RET-5000"
     http_status: ClassVar[int] = 500
     retryable: ClassVar[bool] = False
+    retry_after: float = 0.0
 
-    def __init__(self, message: str, *, field: str = "", remedy: str = "", stage: str = "") -> None:
+    def __init__(
+        self, message: str, *, field: str = "", remedy: str = "", stage: str = "", retry_after: float | None = None
+    ) -> None:
         super().__init__(message)
         self.message = message
         self.field = field
         self.remedy = remedy
         self.stage = stage
+        if retry_after is not None:
+            self.retry_after = retry_after
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Rebuild with all keyword parts, which ``Exception`` by itself would lose."""
-        return _rebuild, (type(self), self.message, self.field, self.remedy, self.stage)
+        return _rebuild, (type(self), self.message, self.field, self.remedy, self.stage, self.retry_after)
 
     def __str__(self) -> str:
         where = f" [{self.stage}]" if self.stage else ""
@@ -62,8 +70,10 @@ class StrataError(Exception):
         return f"{self.code}{where}: {self.message}{remedy}"
 
 
-def _rebuild(kind: type[StrataError], message: str, field: str, remedy: str, stage: str) -> StrataError:
-    return kind(message, field=field, remedy=remedy, stage=stage)
+def _rebuild(
+    kind: type[StrataError], message: str, field: str, remedy: str, stage: str, retry_after: float
+) -> StrataError:
+    return kind(message, field=field, remedy=remedy, stage=stage, retry_after=retry_after)
 
 
 class RequestError(StrataError):
@@ -124,7 +134,7 @@ class InvalidBody(RequestError):
 
 
 class Unauthenticated(RequestError):
-    """No key, or one that is not known, expired or revoked."""
+    """No credentials, or ones that are not valid; why not is not told."""
 
     code = "RET-4011"
     http_status = 401
@@ -150,6 +160,13 @@ class Overloaded(RequestError):
     code = "RET-4291"
     http_status = 429
     retryable = True
+    retry_after = 1.0
+
+
+class RateLimited(Overloaded):
+    """The caller's account or key asks more often, or more at once, than it may."""
+
+    code = "RET-4292"
 
 
 class StageError(StrataError):
@@ -158,6 +175,7 @@ class StageError(StrataError):
     code = "RET-5000"
     http_status = 503
     retryable = True
+    retry_after = 1.0
 
 
 class RecallFailed(StageError):
@@ -189,6 +207,12 @@ class StageTimeout(StageError):
 
     code = "RET-5041"
     http_status = 504
+
+
+class StageDown(StageError):
+    """A stage was not asked: it failed too often just now, and its circuit breaker is open."""
+
+    code = "RET-5042"
 
 
 class ConfigError(StrataError):

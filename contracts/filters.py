@@ -12,6 +12,7 @@ JSON form, as callers write it::
     {"eq": {"attrs.language": "zh"}}                         attrs are keyword valued
 """
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
@@ -46,8 +47,13 @@ CALLER_FIELDS = frozenset(FIELDS) - {"account_id", "status", "level", "expires_a
 MAX_DEPTH = 8
 MAX_CONDITIONS = 256
 MAX_VALUE = 1024
+# Of a field; and how much of a wrong operator an error repeats.
+MAX_NAME = 128
 
 Value = str | int | float
+
+# NUL, which not all stores take, and lone surrogates, which no text in UTF-8 has.
+_UNSTORABLE = re.compile(r"[\0\ud800-\udfff]")
 
 
 class And(msgspec.Struct, frozen=True, tag=True):
@@ -210,19 +216,13 @@ def parse_filter(raw: object, *, fields: frozenset[str] = CALLER_FIELDS) -> Filt
 
 
 def _parse(raw: object, path: str, fields: frozenset[str], depth: int, budget: list[int]) -> Filter:
-    budget[0] -= 1
-    if depth > MAX_DEPTH or budget[0] < 0:
-        raise InvalidFilter(
-            f"{path} is too large.",
-            field=path,
-            remedy=f"At most {MAX_DEPTH} levels and {MAX_CONDITIONS} conditions.",
-        )
+    _spend(budget, path, 1 if depth <= MAX_DEPTH else MAX_CONDITIONS + 1)
     if not isinstance(raw, Mapping) or len(raw) != 1:
         raise InvalidFilter(
             f"{path} must be an object with one operator.", field=path, remedy="See docs/api.md for filters."
         )
     ((operator, body),) = raw.items()
-    here = f"{path}.{operator}"
+    here = f"{path}.{str(operator)[:MAX_NAME]}"
     if operator in {"and", "or"}:
         if not isinstance(body, list) or not body:
             raise InvalidFilter(f"{here} must be a list of one or more filters.", field=here)
@@ -236,11 +236,23 @@ def _parse(raw: object, path: str, fields: frozenset[str], depth: int, budget: l
         )
     if not isinstance(body, Mapping) or len(body) != 1:
         raise InvalidFilter(f"{here} must name one field.", field=here)
-    ((field, value),) = body.items()
-    field = str(field)
-    if field not in fields and not field.startswith("attrs."):
-        raise InvalidFilter(f"{here} names {field!r}, which can't be filtered by.", field=here)
-    return _condition(str(operator), field, kind_of(field), value, f"{here}.{field}")
+    ((field, value),) = ((str(name), value) for name, value in body.items())
+    if len(field) > MAX_NAME or (field not in fields and not field.startswith("attrs.")):
+        raise InvalidFilter(f"{here} names {field[:MAX_NAME]!r}, which can't be filtered by.", field=here)
+    condition = _condition(str(operator), field, kind_of(field), value, f"{here}.{field}")
+    if isinstance(condition, Contains):
+        _spend(budget, path, len(condition.values) - 1)
+    return condition
+
+
+def _spend(budget: list[int], path: str, conditions: int) -> None:
+    budget[0] -= conditions
+    if budget[0] < 0:
+        raise InvalidFilter(
+            f"{path} is too large.",
+            field=path,
+            remedy=f"At most {MAX_DEPTH} levels and {MAX_CONDITIONS} conditions.",
+        )
 
 
 def _condition(operator: str, field: str, kind: FieldKind, value: Any, path: str) -> Filter:
@@ -262,4 +274,4 @@ def _condition(operator: str, field: str, kind: FieldKind, value: Any, path: str
 def _is_scalar(value: object, kind: FieldKind) -> bool:
     if kind == "number":
         return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= 2**53
-    return isinstance(value, str) and 0 < len(value) <= MAX_VALUE and "\x00" not in value
+    return isinstance(value, str) and 0 < len(value) <= MAX_VALUE and not _UNSTORABLE.search(value)

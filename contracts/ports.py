@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from contracts.deadline import Deadline
-from contracts.filters import Filter
+from contracts.filters import Filter, matches
 from contracts.hits import Level, Relation
 from contracts.records import Document, ModelRef, Node
 
@@ -112,17 +112,31 @@ class Recalled(msgspec.Struct, frozen=True):
 
 
 class NodeMeta(msgspec.Struct, frozen=True, gc=False):
-    """Live metadata of a node, from the source of truth."""
+    """Live metadata of a node, from the source of truth: all that a filter can name, and what a reader shows."""
 
+    account_id: str
+    source_id: str
     uri: str
     owner_space: str
-    context_type: str
-    category: str
     status: str
-    expires_at: int
-    abstract: str
-    has_overview: bool
-    has_content: bool
+    context_type: str
+    level: int = 0
+    depth: int = 0
+    parent_uri: str = ""
+    category: str = ""
+    kind: str = ""
+    tags: tuple[str, ...] = ()
+    attrs: dict[str, tuple[str, ...]] = {}
+    created_at: int = 0
+    updated_at: int = 0
+    expires_at: int = 0
+    abstract: str = ""
+    has_overview: bool = False
+    has_content: bool = False
+
+    def satisfies(self, condition: Filter) -> bool:
+        """Whether the node satisfies a filter now, by the meaning of the algebra."""
+        return matches(condition, msgspec.structs.asdict(self))
 
 
 class SearchIndex(Protocol):

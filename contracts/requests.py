@@ -7,6 +7,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from contracts.errors import BlankQuery, ThresholdOutOfRange, TopKOutOfRange
 from contracts.query import ContextType
+from contracts.uri import parse_space
 
 MAX_TOP_K = 50
 MAX_QUERY = 8192
@@ -68,7 +69,7 @@ class SearchMemoryRequest(Strict):
         """The checks that have codes of their own (C3).
 
         Raises:
-            BlankQuery, TopKOutOfRange, ThresholdOutOfRange
+            BlankQuery, TopKOutOfRange, ThresholdOutOfRange, InvalidUri
         """
         if not self.query.strip() or len(self.query) > MAX_QUERY or "\x00" in self.query:
             raise BlankQuery(
@@ -81,6 +82,8 @@ class SearchMemoryRequest(Strict):
         limit = self.score_threshold
         if limit is not None and not (math.isfinite(limit) and 0 <= limit <= 1):
             raise ThresholdOutOfRange("score_threshold is out of range.", field="score_threshold", remedy="Send 0..1.")
+        if self.owner_space is not None:
+            parse_space(self.owner_space)
 
 
 class ReadMemoryRequest(Strict):

@@ -1,4 +1,7 @@
-"""The system filter, built here and nowhere else (C20): account AND spaces AND visible, then AND the caller's."""
+"""The system filter, built here and nowhere else (C20): account AND spaces AND visible, then AND the caller's.
+
+Recall has the index apply it; the rechecker and the reader apply it once more to what the source of truth says.
+"""
 
 import time
 
@@ -9,35 +12,51 @@ from contracts.query import TypedQuery
 from contracts.uri import parse, space_of
 
 
-def system_filter(ctx: RequestContext) -> Filter:
-    """What ``ctx`` may see at all: its account, its spaces, active and unexpired nodes."""
+def system_conditions(ctx: RequestContext) -> dict[str, Filter]:
+    """What ``ctx`` may see at all: its account, its spaces, active and unexpired nodes.
+
+    Returns:
+        The conditions, by the reason for which a node that fails one is kept from view.
+    """
     spaces = ctx.owner_spaces()
-    return all_of(
-        Eq("account_id", ctx.account_id),
-        None if spaces is None else In("owner_space", spaces),
-        Eq("status", "active"),
-        Not(Range("expires_at", gt=0, lte=time.time() * 1000)),
-    )
+    return {
+        "forbidden": all_of(Eq("account_id", ctx.account_id), None if spaces is None else In("owner_space", spaces)),
+        "inactive": Eq("status", "active"),
+        "expired": Not(Range("expires_at", gt=0, lte=time.time() * 1000)),
+    }
 
 
-def search_filter(ctx: RequestContext, query: TypedQuery, caller: Filter | None = None) -> Filter:
-    """The whole filter of one typed query: system AND level 0 (C11) AND context type AND what the caller asks for.
+def search_conditions(ctx: RequestContext, query: TypedQuery, caller: Filter | None = None) -> dict[str, Filter]:
+    """All conditions of one typed query: system AND level 0 (C11) AND context type AND what the caller asks for.
 
     Args:
         ctx: Who asks.
         query: ``filters`` and ``target_uri`` narrow; its ``account_id`` is not looked at.
         caller: The caller's own filter.
+
+    Returns:
+        The conditions, by the reason for which a node that fails one is no candidate.
     """
-    times = query.filters.time_range
-    return all_of(
-        system_filter(ctx),
-        Eq("level", 0),
-        Eq("context_type", query.context_type),
-        Eq("owner_space", query.filters.owner_space) if query.filters.owner_space else None,
-        Range("updated_at", gte=times.start, lte=times.end) if times else None,
-        Under("uri", query.target_uri) if query.target_uri else None,
-        caller,
-    )
+    narrowing, times = query.filters, query.filters.time_range
+    asked = {
+        "level": Eq("level", 0),
+        "context_type": Eq("context_type", query.context_type),
+        "owner_space": None if narrowing.owner_space is None else Eq("owner_space", narrowing.owner_space),
+        "time_range": Range("updated_at", gte=times.start, lte=times.end) if times else None,
+        "target_uri": None if query.target_uri is None else Under("uri", query.target_uri),
+        "filter": caller,
+    }
+    return system_conditions(ctx) | {reason: condition for reason, condition in asked.items() if condition is not None}
+
+
+def system_filter(ctx: RequestContext) -> Filter:
+    """The conditions of :func:`system_conditions` as one filter."""
+    return all_of(*system_conditions(ctx).values())
+
+
+def search_filter(ctx: RequestContext, query: TypedQuery, caller: Filter | None = None) -> Filter:
+    """The conditions of :func:`search_conditions` as one filter."""
+    return all_of(*search_conditions(ctx, query, caller).values())
 
 
 def check_target(ctx: RequestContext, target_uri: str) -> str:

@@ -9,6 +9,7 @@ from typing import Protocol, TypeVar
 import msgspec
 import numpy as np
 
+from contracts.breaker import BreakerState
 from contracts.context import RequestContext
 from contracts.deadline import Deadline
 from contracts.filters import Filter
@@ -150,6 +151,7 @@ class ExpandResult(msgspec.Struct, array_like=True):
     depth: int = 0
     nodes: int = 0
     capped: bool = False
+    degraded: tuple[Degradation, ...] = ()
 
 
 class RecheckRequest(msgspec.Struct, frozen=True, array_like=True):
@@ -241,5 +243,9 @@ class Observer(Protocol):
         ...
 
     def fallback(self, name: str, code: str) -> None:
-        """A stage's degradation answered in its place."""
+        """A stage's degradation answered in its place, or a part of what it should do was left out."""
+        ...
+
+    def circuit(self, name: str, state: BreakerState) -> None:
+        """A stage's circuit breaker stands so now; told at the start and at each change."""
         ...

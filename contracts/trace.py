@@ -29,10 +29,11 @@ class Degradation(msgspec.Struct, frozen=True):
 
 
 class Event(msgspec.Struct, frozen=True):
-    """Something that happened in a stage, for ``thinking_trace``."""
+    """Something that happened in a stage, for ``thinking_trace``; ``at_ms`` after the request began."""
 
     stage: StageName
     event: str
+    at_ms: int = 0
     detail: dict[str, Any] = {}
 
 
@@ -52,7 +53,11 @@ class Trace(msgspec.Struct):
 
 
 class ThinkingTrace(msgspec.Struct):
-    """The events of each stage in order (C5); ``truncated`` when the cap on their number was reached."""
+    """The events of each stage in order (C5).
+
+    When a cap on their number or size was reached the later ones are missing: ``truncated`` says so, and a last event
+    ``cut`` how many.
+    """
 
     events: list[Event] = []
     truncated: bool = False

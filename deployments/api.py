@@ -4,11 +4,12 @@ The routes are plain Starlette routes of a FastAPI app: a body is validated once
 is encoded once, straight from its structs.
 """
 
+import asyncio
 import re
 import time
 import uuid
 from collections.abc import Awaitable, Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractAsyncContextManager, contextmanager
 from typing import TypeVar
 
 from fastapi import FastAPI
@@ -18,18 +19,20 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from contracts.context import RequestContext
-from contracts.errors import BodyTooLarge, Overloaded, Unauthenticated
+from contracts.errors import BodyTooLarge, Overloaded
 from contracts.requests import ReadBatchRequest, ReadMemoryRequest, SearchMemoryRequest
 from contracts.responses import ReadBatchResponse, ReadMemoryResponse, SearchMemoryResponse
 from deployments.http_errors import as_strata_error, error_response, json_response
-from deployments.keys import KeyStore
-from deployments.logs import SearchLog, take_notes
+from deployments.identity.authenticator import Authenticator
+from deployments.identity.caller import Caller
+from deployments.logs import RequestLog, take_notes
 from deployments.metrics import RequestMetrics
 from deployments.openapi import Health, Readiness, document
 from deployments.service import Service
 from deployments.settings import ServerSettings
 
 Body = TypeVar("Body", bound=BaseModel)
+Answer = TypeVar("Answer")
 
 _REQUEST_ID = re.compile(r"[!-~]{1,128}")
 
@@ -39,7 +42,8 @@ class Api:
 
     Args:
         service: Answers.
-        keys: Who may ask.
+        authenticator: Who asks.
+        limited: Put around a request of a caller; raises ``RateLimited``.
         ready: Looks at the graph for ``/readyz``.
         settings: Limits.
         metrics: Counts requests.
@@ -48,17 +52,19 @@ class Api:
     def __init__(
         self,
         service: Service,
-        keys: KeyStore,
+        authenticator: Authenticator,
+        limited: Callable[[Caller], AbstractAsyncContextManager[None]],
         ready: Callable[[], Awaitable[Readiness]],
         settings: ServerSettings,
         metrics: RequestMetrics,
     ) -> None:
         self._service = service
-        self._keys = keys
+        self._authenticator = authenticator
+        self._limited = limited
         self._ready = ready
         self._settings = settings
         self._metrics = metrics
-        self._log = SearchLog()
+        self._log = RequestLog()
         self._ongoing = 0
 
     def app(self) -> FastAPI:
@@ -80,14 +86,23 @@ class Api:
         self, kind: type[Body], answer: Callable[[RequestContext, Body], Awaitable[object]]
     ) -> Callable[[Request], Awaitable[Response]]:
         async def endpoint(request: Request) -> Response:
-            request_id = request_id_of(request)
+            request_id, name = request_id_of(request), request.url.path.rsplit("/", 1)[-1]
+            understood = False
             try:
-                ctx = self._authenticate(request, request_id)
-                with self._admitted():
-                    body = kind.model_validate_json(await self._body(request))
-                    return json_response(await answer(ctx, body))
+                header = request.headers.get("authorization", "")
+                caller = await self._authenticator.authenticate(header, request_id)
+                async with self._limited(caller):
+                    with self._admitted():
+                        body = kind.model_validate_json(await self._body(request))
+                        understood = True
+                        return json_response(await answer(caller.context, body))
             except Exception as error:
+                if not understood:
+                    self._log.refused(name, request_id, as_strata_error(error).code)
                 return error_response(error, request_id)
+            except asyncio.CancelledError:
+                self._log.refused(name, request_id, "abandoned")
+                raise
 
         return endpoint
 
@@ -98,23 +113,38 @@ class Api:
         except Exception as error:
             code = as_strata_error(error).code
             self._metrics.search(code, time.perf_counter() - started)
-            self._log.failed(ctx, body, code)
+            self._log.search_failed(ctx, body, code)
             raise
         self._metrics.search("degraded" if answer.degraded else "ok", time.perf_counter() - started)
         self._metrics.filtered(notes.threshold_filtered)
         for reason, count in notes.drops.items():
             self._metrics.dropped(reason, count)
-        self._log.answered(ctx, body, answer, notes)
+        self._log.searched(ctx, body, answer, notes)
         return answer
 
     async def _read(self, ctx: RequestContext, body: ReadMemoryRequest) -> ReadMemoryResponse:
-        answer = await self._service.read(ctx, body)
-        self._metrics.read(body.level, 1)
-        return answer
+        return await self._logged(ctx, body, self._service.read(ctx, body), lambda answer: 1)
 
     async def _read_batch(self, ctx: RequestContext, body: ReadBatchRequest) -> ReadBatchResponse:
-        answer = await self._service.read_batch(ctx, body)
-        self._metrics.read(body.level, len(answer.blocks))
+        return await self._logged(ctx, body, self._service.read_batch(ctx, body), lambda answer: len(answer.blocks))
+
+    async def _logged(
+        self,
+        ctx: RequestContext,
+        body: ReadMemoryRequest | ReadBatchRequest,
+        reading: Awaitable[Answer],
+        texts: Callable[[Answer], int],
+    ) -> Answer:
+        """What a read answers, counted and logged."""
+        started = time.perf_counter()
+        try:
+            answer = await reading
+        except Exception as error:
+            code = as_strata_error(error).code
+            self._log.read(ctx, body, seconds=time.perf_counter() - started, code=code)
+            raise
+        self._metrics.read(body.level, texts(answer))
+        self._log.read(ctx, body, answered=texts(answer), seconds=time.perf_counter() - started)
         return answer
 
     async def _healthz(self, request: Request) -> Response:
@@ -124,19 +154,14 @@ class Api:
         readiness = await self._ready()
         return json_response(readiness, 200 if readiness.ready else 503)
 
-    def _authenticate(self, request: Request, request_id: str) -> RequestContext:
-        scheme, _, token = request.headers.get("authorization", "").partition(" ")
-        if scheme.lower() != "bearer" or not token:
-            raise Unauthenticated("There is no API key.", remedy="Send the header Authorization: Bearer <key>.")
-        return self._keys.authenticate(token.strip()).context(request_id)
-
     @contextmanager
     def _admitted(self) -> Iterator[None]:
         if self._ongoing >= self._settings.max_concurrent:
             raise Overloaded("The service has no room for this request.", remedy="Retry in a moment.")
         self._ongoing += 1
         try:
-            yield
+            with self._metrics.under_way():
+                yield
         finally:
             self._ongoing -= 1
 

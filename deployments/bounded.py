@@ -37,7 +37,8 @@ class Bounded(Generic[In, Out]):
         """
         started = time.perf_counter()
         try:
-            return await self._call(ctx, deadline, request)
+            with self._metrics.under_way():
+                return await self._call(ctx, deadline, request)
         except StrataError as error:
             self._metrics.error(error.code)
             raise

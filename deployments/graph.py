@@ -7,6 +7,7 @@ import os
 import re
 import socket
 import time
+from functools import partial
 from typing import Any
 
 import ray
@@ -15,8 +16,10 @@ from ray.serve.api import _run
 from ray.serve.deployment import Application
 from ray.serve.schema import ApplicationStatus, ApplicationStatusOverview, LoggingConfig
 
-from contracts.errors import ConfigError
+from contracts.errors import ConfigError, Overloaded
+from deployments.faults import faulty
 from deployments.ingress import Ingress
+from deployments.limits.replica import LimitsReplica
 from deployments.settings import Environment, Settings, resolved
 from deployments.stage_settings import BatchSettings, DeploymentSettings
 from deployments.stages.assembler import AssemblerReplica
@@ -44,36 +47,42 @@ def app(args: Settings) -> Application:
     return build(resolved(args, Environment.read()))
 
 
-def build(settings: Settings) -> Application:
+def build(settings: Settings, *, faults: bool = False) -> Application:
     """The graph as a Serve application.
 
     Args:
         settings: With absolute folders, as ``settings.load`` returns them.
+        faults: Whether its stages can be told to fail (``deployments.faults``); never for real requests.
     """
     stages, scoring = settings.stages, settings.scoring
     index = (settings.data_dir, settings.index)
+    bind = partial(_bind, faults=faults)
     graph = {
-        "planner": _bind(PlannerReplica, stages.planner.deployment, stages.planner.config),
-        "embedder": _bind(EmbedderReplica, stages.embedder.deployment, settings.embedder, batch=stages.embedder.batch),
-        "seed_search": _bind(
+        "planner": bind(PlannerReplica, stages.planner.deployment, stages.planner.config),
+        "embedder": bind(EmbedderReplica, stages.embedder.deployment, settings.embedder, batch=stages.embedder.batch),
+        "seed_search": bind(
             SeedSearchReplica, stages.seed_search.deployment, *index, stages.seed_search.config, scoring
         ),
-        "expander": _bind(ExpanderReplica, stages.expander.deployment, *index, stages.expander.config, scoring),
-        "rechecker": _bind(RecheckerReplica, stages.rechecker.deployment, *index, stages.rechecker.config),
-        "reranker": _bind(
+        "expander": bind(ExpanderReplica, stages.expander.deployment, *index, stages.expander.config, scoring),
+        "rechecker": bind(RecheckerReplica, stages.rechecker.deployment, *index, stages.rechecker.config),
+        "reranker": bind(
             RerankerReplica,
             stages.reranker.deployment,
             *(stages.reranker.config, settings.cross_encoder, stages.reranker.side_by_side),
             batch=stages.reranker.batch,
         ),
-        "assembler": _bind(AssemblerReplica, stages.assembler.deployment, stages.assembler.config),
-        "reader": _bind(ReaderReplica, stages.reader.deployment, *index, stages.reader.config),
+        "assembler": bind(AssemblerReplica, stages.assembler.deployment, stages.assembler.config),
+        "reader": bind(ReaderReplica, stages.reader.deployment, *index, stages.reader.config, settings.redaction),
     }
     remote = {name: stage for name, stage in graph.items() if name not in stages.colocate}
-    # The ingress refuses by itself beyond max_concurrent, with a proper answer; Serve's own limit only stands behind.
-    limits = {"max_ongoing_requests": 2 * settings.server.max_concurrent}
+    # The ingress refuses by itself beyond max_concurrent, with a proper answer. Serve's own limit stands behind, for an
+    # ingress that is gone or does not get to it; then the proxy refuses, in plain text.
+    limits = {
+        "max_ongoing_requests": 2 * settings.server.max_concurrent,
+        "backpressure_config": {"status_code": Overloaded.http_status, "retry_after_s": Overloaded.retry_after},
+    }
     options = settings.server.deployment.options() | limits
-    return _deployment(Ingress, "ingress", options).bind(settings, remote)
+    return _deployment(Ingress, "ingress", options).bind(settings, remote, _ledger(settings))
 
 
 def start(settings: Settings) -> None:
@@ -95,8 +104,12 @@ def start(settings: Settings) -> None:
     )
 
 
-def deploy(settings: Settings) -> None:
+def deploy(settings: Settings, *, faults: bool = False) -> None:
     """Run the graph, replacing an earlier one, and wait until every replica is ready.
+
+    Args:
+        settings: See :func:`build`.
+        faults: See :func:`build`.
 
     Raises:
         ConfigError: The port is taken, a replica can't start (with its own words), or time ran out.
@@ -104,7 +117,7 @@ def deploy(settings: Settings) -> None:
     start(settings)
     # The ingress writes one line a search; Serve's own line a call and replica would only repeat it.
     quiet = LoggingConfig(enable_access_log=False)
-    _run(build(settings), _blocking=False, name=APP, route_prefix="/", logging_config=quiet)
+    _run(build(settings, faults=faults), _blocking=False, name=APP, route_prefix="/", logging_config=quiet)
     _wait_running(settings.ray.ready_timeout_s)
 
 
@@ -155,11 +168,20 @@ def _bind(
     deployment: DeploymentSettings,
     *args: object,
     batch: BatchSettings | None = None,
+    faults: bool,
 ) -> Application:
     options = deployment.options()
     if batch:
         options["user_config"] = batch.model_dump()
-    return _deployment(replica, replica.name, options).bind(*args)
+    return _deployment(faulty(replica) if faults else replica, replica.name, options).bind(*args)
+
+
+def _ledger(settings: Settings) -> Application | None:
+    """One replica, and never two: an update stops the old one first."""
+    if not settings.limits.active:
+        return None
+    options = DeploymentSettings(num_replicas=1, max_surge_percent=0).options()
+    return _deployment(LimitsReplica, LimitsReplica.name, options).bind(settings.limits)
 
 
 def _deployment(kind: type[Any], name: str, options: dict[str, Any]) -> serve.Deployment:

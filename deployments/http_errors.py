@@ -1,5 +1,6 @@
 """The one place that maps errors to HTTP."""
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -11,9 +12,7 @@ from starlette.responses import Response
 from contracts.errors import (
     BlankQuery,
     InvalidBody,
-    Overloaded,
     RequestError,
-    StageError,
     StrataError,
     ThresholdOutOfRange,
     TopKOutOfRange,
@@ -82,6 +81,5 @@ def _invalid_body(first: Any) -> RequestError:
 def _headers(error: StrataError) -> dict[str, str]:
     if isinstance(error, Unauthenticated):
         return {"WWW-Authenticate": "Bearer"}
-    if isinstance(error, Overloaded | StageError):
-        return {"Retry-After": "1"}
-    return {}
+    # Whole seconds, and none too early.
+    return {"Retry-After": str(math.ceil(error.retry_after))} if error.retry_after else {}

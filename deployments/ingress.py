@@ -1,14 +1,16 @@
 """The ingress deployment: the HTTP API over a chain whose stages are Serve handles."""
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from contextlib import AbstractAsyncContextManager, suppress
+from functools import partial
 from typing import Any
 
 from fastapi import FastAPI
 from ray import serve
 from ray.serve.handle import DeploymentHandle
 
-from contracts.errors import StrataError
+from contracts.errors import StageError, StrataError
 from contracts.records import ModelRef
 from contracts.stages import (
     Assembly,
@@ -24,12 +26,16 @@ from contracts.stages import (
 from deployments.api import Api
 from deployments.backends import open_reader
 from deployments.bounded import Bounded
-from deployments.keys import KeyStore
+from deployments.identity.authenticator import open_authenticator
+from deployments.identity.caller import Caller
+from deployments.identity.keys import KeyStore
+from deployments.limits.limiter import Limiter, unlimited
+from deployments.limits.messages import LeaseReply, LeaseRequest
 from deployments.logs import Noted
 from deployments.metrics import ChainMetrics, RequestMetrics
 from deployments.openapi import Readiness
 from deployments.service import Service
-from deployments.settings import Settings
+from deployments.settings import Environment, Settings
 from deployments.transport import RemoteStage
 from stages.assembler import Assembler
 from stages.chain import Chain, Stages
@@ -58,21 +64,32 @@ class Ingress:
     Args:
         settings: All of them.
         handles: By stage; a stage that is missing runs in here.
+        ledger: Of the limits; without one nothing is limited.
     """
 
-    async def __init__(self, settings: Settings, handles: dict[str, DeploymentHandle[Any]]) -> None:  # type: ignore[misc]
+    async def __init__(  # type: ignore[misc]  # Serve awaits it
+        self,
+        settings: Settings,
+        handles: dict[str, DeploymentHandle[Any]],
+        ledger: DeploymentHandle[Any] | None = None,
+    ) -> None:
         self._settings = settings
         self._remote = {name: RemoteStage[Any, Any](handle, _RESULTS[name]) for name, handle in handles.items()}
         stages: dict[str, Stage[Any, Any]] = {**self._remote, **await self._colocated()}
         reader = stages.pop("reader")
         noted = {name: Noted(stages[name]) for name in ("seed_search", "rechecker", "assembler")}
-        chain = Chain(Stages(**{**stages, **noted}), settings.chain, ChainMetrics())
+        observer = ChainMetrics()
+        chain = Chain(Stages(**{**stages, **noted}), settings.chain, observer)
+        metrics = RequestMetrics()
+        keys = await asyncio.to_thread(KeyStore, settings.keys_path)
+        secret = Environment.read().secret("jwt_secret")
         self._api = Api(
-            Service(chain, reader, settings.server.read_timeout_ms),
-            await asyncio.to_thread(KeyStore, settings.keys_path),
+            Service(chain, reader, settings, observer),
+            await open_authenticator(keys, settings.identity, secret, metrics.unauthenticated),
+            await self._limits(ledger, metrics, observer) if ledger else unlimited,
             self._readiness,
             settings.server,
-            RequestMetrics(),
+            metrics,
         )
         # The first call of a handle finds the replicas and connects; no search shall wait for that.
         await self._describe(_WARM_UP_S)
@@ -83,6 +100,17 @@ class Ingress:
 
     async def check_health(self) -> None:
         """Serve replaces an ingress whose event loop does not get to this."""
+
+    async def _limits(
+        self, handle: DeploymentHandle[Any], metrics: RequestMetrics, observer: ChainMetrics
+    ) -> Callable[[Caller], AbstractAsyncContextManager[None]]:
+        ledger = RemoteStage[LeaseRequest, LeaseReply](handle, LeaseReply)
+        with suppress(StageError):  # It may come up later.
+            await ledger.describe(_WARM_UP_S)
+        deployment = self._settings.server.deployment
+        replicas = deployment.autoscaling.max_replicas if deployment.autoscaling else deployment.num_replicas
+        alone = partial(observer.fallback, "limits")
+        return Limiter(self._settings.limits, ledger, replicas, metrics.rate_limited, alone).admitted
 
     async def _colocated(self) -> dict[str, Stage[Any, Any]]:
         settings = self._settings.stages

@@ -6,6 +6,7 @@ gone or belongs to another process by now.
 """
 
 import os
+import random
 import socket
 import subprocess
 import time
@@ -27,6 +28,8 @@ _ASK_S = 5.0
 _SAME_START = 0.05
 _KILL_PATIENCE = 10.0
 _TAIL_LINES = 5
+# Below those that systems give to outgoing connections, so that a free one stays free until somebody listens.
+_FREE_PORTS = range(20_000, 32_000)
 
 
 class Run(msgspec.Struct, frozen=True):
@@ -227,3 +230,8 @@ def port_is_free(host: str, port: int) -> bool:
         except OSError:
             return False
     return True
+
+
+def free_port(host: str = "127.0.0.1") -> int:
+    """A port that a server can listen at."""
+    return next(port for port in random.sample(_FREE_PORTS, len(_FREE_PORTS)) if port_is_free(host, port))

@@ -15,6 +15,7 @@ from stages.expander import Expander
 from stages.planner import Planner
 from stages.reader import Reader
 from stages.rechecker import Rechecker
+from stages.redaction import Redactor
 from stages.reranker import Reranker
 from stages.seed_search import SeedSearch
 
@@ -22,8 +23,8 @@ from stages.seed_search import SeedSearch
 class LocalService(Service):
     """A service that holds its index open; made by :func:`open_local`."""
 
-    def __init__(self, chain: Chain, reader: Reader, read_timeout_ms: int, index: ReadableIndex) -> None:
-        super().__init__(chain, reader, read_timeout_ms)
+    def __init__(self, chain: Chain, reader: Reader, settings: Settings, index: ReadableIndex) -> None:
+        super().__init__(chain, reader, settings)
         self.index = index
 
     async def close(self) -> None:
@@ -59,5 +60,5 @@ async def open_local(settings: Settings, observer: Observer | None = None) -> Lo
         settings.chain,
         observer,
     )
-    reader = Reader(index, index, index, stages.reader.config)
-    return LocalService(chain, reader, settings.server.read_timeout_ms, index)
+    reader = Reader(index, index, index, stages.reader.config, Redactor(settings.redaction))
+    return LocalService(chain, reader, settings, index)

@@ -1,4 +1,4 @@
-"""What the product writes to Serve's log: one line of JSON a search (C42), and what broke; never text of a request."""
+"""What the product writes to Serve's log: one line of JSON a request (C42), and what broke; never text of a request."""
 
 import hashlib
 import logging
@@ -12,7 +12,7 @@ import structlog
 
 from contracts.context import RequestContext
 from contracts.deadline import Deadline
-from contracts.requests import SearchMemoryRequest
+from contracts.requests import ReadBatchRequest, ReadMemoryRequest, SearchMemoryRequest
 from contracts.responses import SearchMemoryResponse
 from contracts.stages import Assembly, RecheckResult, SeedResult, Stage
 
@@ -69,42 +69,79 @@ class Noted(Generic[In, Out]):
         return result
 
 
-class SearchLog:
-    """The log of searches."""
+class RequestLog:
+    """The log of requests."""
 
     def __init__(self) -> None:
         render = structlog.processors.JSONRenderer(ensure_ascii=False)
         self._log = structlog.wrap_logger(logger, processors=[render], wrapper_class=structlog.BoundLogger)
 
-    def answered(
+    def searched(
         self, ctx: RequestContext, request: SearchMemoryRequest, answer: SearchMemoryResponse, notes: Notes
     ) -> None:
         """A search was answered."""
         self._log.info(
             "search_memory",
-            **_who(ctx, request),
+            **_who(ctx),
+            **_what(ctx, request),
             typed_query_count=len(answer.typed_queries),
             seed_count=notes.seeds,
             final_count=len(answer.hits),
+            degraded=[part.stage for part in answer.degraded],
             warnings=answer.trace.warnings,
             recheck_drop_reasons=dict(notes.drops),
             total_ms=answer.trace.total_ms,
         )
 
-    def failed(self, ctx: RequestContext, request: SearchMemoryRequest, code: str) -> None:
+    def search_failed(self, ctx: RequestContext, request: SearchMemoryRequest, code: str) -> None:
         """A search was refused or failed."""
-        self._log.info("search_memory", **_who(ctx, request), error=code)
+        self._log.info("search_memory", **_who(ctx), **_what(ctx, request), error=code)
+
+    def read(
+        self,
+        ctx: RequestContext,
+        request: ReadMemoryRequest | ReadBatchRequest,
+        *,
+        answered: int = 0,
+        seconds: float,
+        code: str = "",
+    ) -> None:
+        """A read was answered, refused or failed.
+
+        Args:
+            ctx: Who asked.
+            request: What was asked.
+            answered: Texts handed out.
+            seconds: How long it took.
+            code: Of the error, if there was one.
+        """
+        uris = request.uris if isinstance(request, ReadBatchRequest) else [request.uri]
+        self._log.info(
+            "read_batch" if isinstance(request, ReadBatchRequest) else "read_memory",
+            **_who(ctx),
+            level=request.level,
+            uri_count=len(uris),
+            final_count=answered,
+            total_ms=round(seconds * 1000),
+            **({"error": code} if code else {}),
+        )
+
+    def refused(self, event: str, request_id: str, code: str) -> None:
+        """A request was refused before it was understood, or given up by its caller."""
+        self._log.info(event, request_id=request_id, error=code)
 
 
-def _who(ctx: RequestContext, request: SearchMemoryRequest) -> dict[str, Any]:
+def _who(ctx: RequestContext) -> dict[str, Any]:
     return {
         "request_id": ctx.request_id,
-        "query_hash": query_hash(ctx.account_id, request.query),
-        "top_k": request.top_k,
         "account_id": ctx.account_id,
         "role": ctx.role,
         "effective_owner_spaces": ctx.owner_spaces() or ["*"],
     }
+
+
+def _what(ctx: RequestContext, request: SearchMemoryRequest) -> dict[str, Any]:
+    return {"query_hash": query_hash(ctx.account_id, request.query), "top_k": request.top_k}
 
 
 def query_hash(account_id: str, query: str) -> str:

@@ -13,11 +13,11 @@ from contracts.responses import ErrorBody, ReadBatchResponse, ReadMemoryResponse
 _REF = "#/components/schemas/"
 _ERRORS = {
     400: "The request can't be answered as it is: RET-4001 to RET-4005.",
-    401: "No key, or one that is not valid: RET-4011.",
+    401: "No credentials, or ones that are not valid: RET-4011.",
     403: "Outside the caller's scope, whether it exists or not: RET-4031, RET-4032.",
     413: "The body is too long: RET-4130.",
     422: "The body has the wrong shape; `field` names the place: RET-4220.",
-    429: "The service has no room: RET-4291. Retry after `Retry-After` seconds.",
+    429: "The service has no room: RET-4291; the account or key is over a limit: RET-4292. `Retry-After` says when.",
     500: "An unexpected failure.",
     503: "A stage is down: RET-5001 to RET-5004. Retry.",
     504: "A stage ran out of time: RET-5041. Retry.",
@@ -82,7 +82,7 @@ def document() -> dict[str, Any]:
         "components": {
             "schemas": {**requests["$defs"], **responses},
             "securitySchemes": {
-                "key": {"type": "http", "scheme": "bearer", "description": "An API key: strata keys create"}
+                "key": {"type": "http", "scheme": "bearer", "description": "An API key (strata keys create), or a JWT."}
             },
         },
     }

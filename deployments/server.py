@@ -50,9 +50,9 @@ def main() -> None:
     parser.add_argument("--attached", action="store_true")
     arguments = parser.parse_args()
     if arguments.attached:
-        threading.Thread(target=_stop_at_end_of_input, args=[arguments.folder], daemon=True).start()
+        threading.Thread(target=stop_at_end_of_input, args=[arguments.folder], daemon=True).start()
     try:
-        _stop_on_signals()
+        stop_on_signals()
         run(with_port(load(arguments.config), arguments.port), arguments.folder)
     except StrataError as error:
         sys.exit(str(error))
@@ -72,7 +72,7 @@ def run(settings: Settings, folder: Path) -> Never:
     state.unlink(missing_ok=True)
     try:
         graph.deploy(settings)
-        _stop_on_signals()  # Ray puts handlers of its own in place.
+        stop_on_signals()  # Ray puts handlers of its own in place.
         print(f"The graph is up at {settings.url}", flush=True)
         while True:
             _write(state)
@@ -112,7 +112,8 @@ def with_port(settings: Settings, port: int | None) -> Settings:
     return settings.model_copy(update={"server": settings.server.model_copy(update={"port": port})})
 
 
-def _stop_on_signals() -> None:
+def stop_on_signals() -> None:
+    """From now on SIGTERM and SIGINT end this process in order."""
     for each in _SIGNALS:
         signal.signal(each, _stop)
 
@@ -121,7 +122,12 @@ def _stop(number: int, frame: FrameType | None) -> Never:
     sys.exit(0)
 
 
-def _stop_at_end_of_input(folder: Path) -> None:
+def stop_at_end_of_input(folder: Path) -> None:
+    """Wait until standard input ends, then stop this process and all of its session; for a thread.
+
+    Args:
+        folder: That of the ``Service`` that this process belongs to.
+    """
     # Unbuffered: a thread inside sys.stdin keeps its lock, and the interpreter from ending.
     while os.read(0, 4096):
         pass

@@ -1,14 +1,26 @@
 """``search_memory`` and ``read_memory`` over a chain and a reader, wherever those run (C1)."""
 
+from typing import TypeVar
+
+import msgspec
+
 from contracts.context import RequestContext
 from contracts.deadline import Deadline
 from contracts.errors import ReadForbidden
+from contracts.hits import RetrievedBlock, SeedHit
 from contracts.requests import ReadBatchRequest, ReadMemoryRequest, SearchMemoryRequest
 from contracts.responses import ReadBatchResponse, ReadMemoryResponse, SearchMemoryResponse
-from contracts.stages import ReadRequest, ReadResult, Stage
+from contracts.stages import Observer, ReadRequest, ReadResult, Stage
 from contracts.trace import ReadTrace
 from contracts.uri import parse
+from deployments.settings import Settings
 from stages.chain import Chain
+from stages.guarded import Guarded
+from stages.redaction import Redactor
+from stages.run import Silent
+from stages.shapes import FITS
+
+Hit = TypeVar("Hit", SeedHit, RetrievedBlock)
 
 
 class Service:
@@ -17,13 +29,23 @@ class Service:
     Args:
         chain: Searches.
         reader: Reads.
-        read_timeout_ms: Time for one read, batch or not.
+        settings: Time for one read, batch or not, when the reader's circuit opens, and what is masked.
+        observer: Told where that circuit stands.
     """
 
-    def __init__(self, chain: Chain, reader: Stage[ReadRequest, ReadResult], read_timeout_ms: int) -> None:
+    def __init__(
+        self,
+        chain: Chain,
+        reader: Stage[ReadRequest, ReadResult],
+        settings: Settings,
+        observer: Observer | None = None,
+    ) -> None:
         self._chain = chain
-        self._reader = reader
-        self._read_timeout = read_timeout_ms / 1000
+        self._redactor = Redactor(settings.redaction)
+        self._read_timeout = settings.server.read_timeout_ms / 1000
+        self._reader = Guarded(
+            "reader", reader, self._read_timeout, settings.chain.breaker, observer or Silent(), FITS["reader"]
+        )
 
     async def search(self, ctx: RequestContext, request: SearchMemoryRequest) -> SearchMemoryResponse:
         """Search; reads no L1 and no L2.
@@ -31,7 +53,10 @@ class Service:
         Raises:
             RequestError: The caller is at fault.
         """
-        return await self._chain.search(ctx, request)
+        answer = await self._chain.search(ctx, request)
+        answer.hits = tuple(map(self._shown, answer.hits))
+        answer.seed_hits = tuple(map(self._shown, answer.seed_hits))
+        return answer
 
     async def read(self, ctx: RequestContext, request: ReadMemoryRequest) -> ReadMemoryResponse:
         """Read one node.
@@ -59,6 +84,11 @@ class Service:
         return ReadBatchResponse(
             ctx.request_id, result.blocks, result.forbidden, ReadTrace(result.read_ms, result.relations_ms)
         )
+
+    def _shown(self, hit: Hit) -> Hit:
+        """A hit as it may leave: here, and not in a stage, whose degradation would let it pass as it is."""
+        abstract = self._redactor.shown(hit.abstract or "", "L0")
+        return hit if abstract == (hit.abstract or "") else msgspec.structs.replace(hit, abstract=abstract)
 
     async def _read(self, ctx: RequestContext, request: ReadRequest) -> ReadResult:
         return await self._reader(ctx, Deadline.after(self._read_timeout), request)

@@ -7,18 +7,20 @@ STRATA_CONFIG                The settings file; without it and without ``--confi
 STRATA_HOME                  The data folder, before ``data_dir`` of the file.
 STRATA_URL                   Where clients find the service; without it ``server.host`` and ``server.port``.
 STRATA_API_KEY               The key that clients send.
+STRATA_JWT_SECRET            Secret: what JWTs with HS256 are signed with, at least 32 bytes.
 STRATA_ELASTIC_HOSTS         URLs of Elasticsearch nodes, commas between, before those of the settings.
 STRATA_ELASTIC_API_KEY       Secret: an API key for Elasticsearch.
 STRATA_ELASTIC_PASSWORD      Secret: the password of ``index.elastic.connection.username``.
-STRATA_ELASTIC_…_FILE        The same two from files: ``…_API_KEY_FILE`` and ``…_PASSWORD_FILE`` name them.
+STRATA_…_FILE                The same three from files: ``STRATA_JWT_SECRET_FILE``, ``STRATA_ELASTIC_API_KEY_FILE``
+                             and ``STRATA_ELASTIC_PASSWORD_FILE`` name them.
 ES_JAVA_HOME                 The JDK that ``strata es`` looks at first; after it JAVA_HOME.
 JAVA_HOME                    The same for whatever runs on Java.
 XDG_CACHE_HOME               Where the user's caches lie, the server of ``strata es`` in them; else ``~/.cache``.
 ===========================  =====================================================================================
 
-Secrets are read where they are used and travel nowhere. So every machine with a replica or a writer needs those of
-Elasticsearch in its own environment: on Kubernetes a mounted secret, elsewhere set before ``ray start``. A service
-that ``strata up`` starts hands its environment down to its replicas.
+Secrets are read where they are used and travel nowhere. So every machine with an ingress needs that of JWTs, and every
+one with a replica or a writer those of Elasticsearch, in its own environment: on Kubernetes a mounted secret, elsewhere
+set before ``ray start``. A service that ``strata up`` starts hands its environment down to its replicas.
 """
 
 import os
@@ -31,12 +33,15 @@ from pydantic import Field, ValidationError, model_validator
 
 from contracts.errors import ConfigError
 from contracts.trace import STAGES
+from deployments.identity.config import IdentitySettings
+from deployments.limits.config import LimitsSettings
 from deployments.stage_settings import IngressDeployment, StagesSettings, Strict
 from index.elastic.config import ConnectionConfig, ElasticConfig
 from index.embedded.config import EmbeddedConfig
 from index.ingest import IngestConfig
 from models.config import CrossEncoderConfig, EmbedderModelConfig
 from stages.chain import ChainConfig
+from stages.redaction import RedactionConfig
 from stages.scoring import ScoringConfig
 
 # Variables that are not called STRATA_ and the field's name.
@@ -55,6 +60,8 @@ class Environment(Strict):
     es_java_home: Path | None = None
     java_home: Path | None = None
     cache_home: Path | None = None
+    jwt_secret: str | None = Field(None, repr=False)
+    jwt_secret_file: Path | None = None
     elastic_hosts: str | None = None
     elastic_api_key: str | None = Field(None, repr=False)
     elastic_api_key_file: Path | None = None
@@ -67,7 +74,7 @@ class Environment(Strict):
         found = {name: variables.get(_VARIABLES.get(name, f"STRATA_{name.upper()}")) for name in cls.model_fields}
         return cls.model_validate({name: value for name, value in found.items() if value})
 
-    def secret(self, name: Literal["elastic_api_key", "elastic_password"]) -> str | None:
+    def secret(self, name: Literal["jwt_secret", "elastic_api_key", "elastic_password"]) -> str | None:
         """A secret: the variable's value, or what the file holds that the variable with ``_FILE`` names.
 
         Raises:
@@ -165,9 +172,12 @@ class Settings(Strict):
     cross_encoder: CrossEncoderConfig = CrossEncoderConfig()
     ingest: IngestConfig = IngestConfig()
     server: ServerSettings = ServerSettings()
+    identity: IdentitySettings = IdentitySettings()
+    limits: LimitsSettings = LimitsSettings()
     ray: RaySettings = RaySettings()
     chain: ChainConfig = ChainConfig()
     scoring: ScoringConfig = ScoringConfig()
+    redaction: RedactionConfig = RedactionConfig()
     stages: StagesSettings = StagesSettings()
 
     @model_validator(mode="after")
@@ -229,6 +239,7 @@ def resolved(settings: Settings, environment: Environment) -> Settings:
         update={
             "data_dir": data_dir,
             "index": settings.index.model_copy(update={"elastic": _located(settings.index.elastic, environment)}),
+            "identity": _with_jwks(settings.identity),
             "embedder": _with_folders(settings.embedder, data_dir),
             "cross_encoder": _with_folders(settings.cross_encoder, data_dir),
         }
@@ -302,6 +313,13 @@ def _located(elastic: ElasticConfig, environment: Environment) -> ElasticConfig:
                 remedy="Write URLs, with commas between.",
             ) from None
     return elastic.model_copy(update={"connection": connection.model_copy(update=changes)})
+
+
+def _with_jwks(identity: IdentitySettings) -> IdentitySettings:
+    if not identity.jwt.jwks_file:
+        return identity
+    path = identity.jwt.jwks_file.expanduser().absolute()
+    return identity.model_copy(update={"jwt": identity.jwt.model_copy(update={"jwks_file": path})})
 
 
 Model = TypeVar("Model", EmbedderModelConfig, CrossEncoderConfig)

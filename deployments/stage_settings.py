@@ -70,6 +70,8 @@ class DeploymentSettings(Strict):
             "max_ongoing_requests": self.max_ongoing_requests,
             "max_queued_requests": self.max_queued_requests,
             "max_surge_percent": self.max_surge_percent,
+            # A replica that died is missed that soon, and a new one started.
+            "health_check_period_s": 2,
             "graceful_shutdown_wait_loop_s": 0.5,
             "graceful_shutdown_timeout_s": 10,
         }

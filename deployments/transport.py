@@ -1,5 +1,9 @@
 """The one transport of the graph: a stage call is one gRPC hop of msgpack bytes under a deadline.
 
+A call whose replica dies under it is made once more, on another replica and within the same deadline: stages only read,
+and what else a replica may have kept is gone with it. Nothing else is retried: it would give more work to whoever has
+no room or no time.
+
 Serve's default transport (by reference) does not cancel the callee when the caller gives up; its gRPC transport does,
 so every handle goes through :func:`connect`. Errors of ``contracts.errors`` travel inside the reply: they keep their
 class and fields, and a caller's mistake does not fill the log of a replica with tracebacks.
@@ -31,6 +35,10 @@ _ERROR_FIELDS = msgspec.msgpack.Decoder(tuple[str, str, str, str, str])
 _ERROR_CLASSES = {
     kind.__name__: kind for kind in vars(errors).values() if isinstance(kind, type) and issubclass(kind, StrataError)
 }
+
+
+class _Died(StageFailed):
+    """The replica went away with the call."""
 
 
 def encode_call(ctx: RequestContext, deadline: Deadline, request: object) -> bytes:
@@ -94,8 +102,11 @@ async def call_with_deadline(
         Overloaded: The stage's queue is full.
         StageFailed: Anything else; what exactly goes to the log, not to the caller.
     """
-    stage = handle.deployment_name
-    reply = await _within(deadline.left(), handle, encode_call(ctx, deadline, request))
+    stage, call = handle.deployment_name, encode_call(ctx, deadline, request)
+    try:
+        reply = await _within(deadline.left(), handle, call)
+    except _Died:
+        reply = await _within(deadline.left(), handle, call)
     try:
         return decode_reply(reply, decoder)
     except StrataError as error:
@@ -121,8 +132,9 @@ async def _within(seconds: float, handle: DeploymentHandle[Any], *args: Any) -> 
         raise StageFailed("The stage was stopped.", stage=stage) from None
     except BackPressureError:
         raise Overloaded("The stage has no room.", remedy="Retry in a moment.", stage=stage) from None
-    except (RayActorError, DeploymentUnavailableError):
-        raise StageFailed("The stage is not running.", stage=stage) from None
+    except (RayActorError, DeploymentUnavailableError) as error:
+        kind = _Died if isinstance(error, RayActorError) else StageFailed
+        raise kind("The stage is not running.", stage=stage) from None
     except Exception as error:
         if timer.expired():
             raise StageTimeout("The stage did not answer in time.", stage=stage) from None

@@ -28,7 +28,7 @@ _SAMPLE = 200
 
 
 class Parts(msgspec.Struct, frozen=True):
-    """The configuration under test; ``scorer`` is needed when the reranker is on."""
+    """The configuration under test; ``limit`` is the chain's, and ``scorer`` is needed when the reranker is on."""
 
     ingest: IngestConfig
     embedded: EmbeddedConfig
@@ -36,6 +36,7 @@ class Parts(msgspec.Struct, frozen=True):
     expander: ExpanderConfig
     scoring: ScoringConfig
     reranker: RerankerConfig
+    limit: int = 100
     scorer: PairScorer | None = None
 
 
@@ -120,7 +121,7 @@ async def evaluate(
             reranker=Reranker(parts.reranker, parts.scorer) if parts.reranker.kind != "none" else None,
             documents=placed.documents,
             targets=placed.targets,
-            limit=parts.seed_search.limit,
+            limit=parts.limit,
         )
         searching = time.perf_counter()
         columns = await ablate(dataset, setup, progress)

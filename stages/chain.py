@@ -1,7 +1,8 @@
 """The chain: runs the stages in order under one deadline, and says what was missing (design decisions 1–3).
 
 Stages are callables; whether they are objects in this process or Serve handles, the chain can't tell. All typed queries
-of a request go through a stage in one call. When a stage fails or its share of time runs out, its degradation answers:
+of a request go through a stage in one call. When a stage fails, its share of time runs out or its circuit is open, its
+degradation answers:
 
 ===========  ===================================================================================
 planner      three queries, the text as it is
@@ -14,7 +15,7 @@ assembler    blocks made straight from the hits (RET-5003)
 ===========  ===================================================================================
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import msgspec
@@ -25,7 +26,7 @@ from contracts.deadline import Deadline
 from contracts.errors import AssemblyFailed, RecallFailed, RecheckFailed
 from contracts.filters import Filter, parse_filter
 from contracts.hits import NodeHit, SeedHit
-from contracts.query import CONTEXT_TYPES, TimeRange, TypedQuery
+from contracts.query import CONTEXT_TYPES, TimeRange
 from contracts.requests import SearchMemoryRequest
 from contracts.responses import SearchMemoryResponse
 from contracts.scope import check_target
@@ -50,10 +51,12 @@ from contracts.stages import (
     SessionArchive,
     Stage,
 )
-from contracts.trace import PLANNER_UNSURE, TARGET_ABSENT
+from contracts.trace import PLANNER_UNSURE, STAGES, TARGET_ABSENT, Degradation
 from stages.assembler import best_by_uri, block, select
+from stages.guarded import BreakerConfig, Guarded
 from stages.planner import three_queries
-from stages.run import Run, Silent, StageBudget
+from stages.run import Events, Run, Silent, StageBudget
+from stages.shapes import FITS
 
 # Budgets of C40 for the stages it names; the chain's total is the search_memory budget of 300 ms and what tails need.
 _BUDGETS = {
@@ -65,6 +68,8 @@ _BUDGETS = {
     "reranker": StageBudget(budget_ms=1200, reserve_ms=0),
     "assembler": StageBudget(budget_ms=120, reserve_ms=10),
 }
+# Why the rechecker drops what the caller may not see or what is not there any more.
+_HIDDEN = frozenset({"gone", "forbidden", "inactive", "expired"})
 
 
 class ChainConfig(BaseModel):
@@ -79,9 +84,16 @@ class ChainConfig(BaseModel):
     score_threshold: float | None = Field(
         None, ge=0, le=1, description="Used when a request gives none; null keeps every hit."
     )
-    limit: int = Field(100, ge=1, le=1000, description="Candidates from each recall in the first round.")
+    limit: int = Field(
+        100,
+        ge=1,
+        le=1000,
+        description="Candidates from each recall in the first round. More find more and cost time (about linear).",
+    )
     deeper: int = Field(4, ge=1, le=10, description="Factor on the limit of the second round; 1 never looks again.")
+    breaker: BreakerConfig = BreakerConfig()
     max_events: int = Field(200, ge=0, description="Events kept for a detailed trace; bounds the answer's size.")
+    max_event_bytes: int = Field(65_536, ge=0, description="Their size as JSON; bounds it too.")
 
 
 @dataclass(frozen=True)
@@ -101,10 +113,10 @@ class Chain:
     """``search_memory``: planner → embedder → seed search → expander → rechecker → reranker → assembler."""
 
     def __init__(self, stages: Stages, config: ChainConfig, observer: Observer | None = None) -> None:
-        self._stages = stages
         self._config = config
         self._observer = observer or Silent()
         self._budgets = {**_BUDGETS, **config.budgets}
+        self._stages = Stages(**{name: self._guarded(name, getattr(stages, name)) for name in STAGES})
 
     async def search(self, ctx: RequestContext, request: SearchMemoryRequest) -> SearchMemoryResponse:
         """Answer a search within the deadline; what is missing is named in ``degraded`` and ``trace.warnings`` (C30).
@@ -113,7 +125,7 @@ class Chain:
             RequestError: The caller is at fault: nothing was searched.
         """
         request.check()
-        target = check_target(ctx, request.target_uri) if request.target_uri else None
+        target = None if request.target_uri is None else check_target(ctx, request.target_uri)
         caller = parse_filter(request.filter) if request.filter is not None else None
         timeout = min(request.timeout_ms or self._config.timeout_ms, self._config.timeout_ms)
         detailed = request.include_debug and request.trace_level == "detailed"
@@ -122,10 +134,24 @@ class Chain:
             Deadline.after(timeout / 1000),
             self._budgets,
             self._observer,
-            self._config.max_events if detailed else 0,
+            Events(self._config.max_events, self._config.max_event_bytes) if detailed else None,
         )
         search = _Search(self._stages, self._config, run, request, target, caller)
         return await search.answer()
+
+    def _guarded(self, name: str, stage: Stage[Any, Any]) -> Stage[Any, Any]:
+        budget = self._budgets[name].budget_ms / 1000
+        return Guarded(name, stage, budget, self._config.breaker, self._observer, FITS[name])
+
+
+@dataclass(frozen=True)
+class _Round:
+    """What one round found; ``failed`` when that is nothing because the recall failed."""
+
+    plan: Plan
+    seeds: SeedResult
+    hits: list[list[NodeHit]]
+    failed: bool
 
 
 class _Search:
@@ -147,62 +173,62 @@ class _Search:
         self._caller = caller
         self._plan_request = _plan_request(request, target)
         self._vectors: QueryVectors | None = None
-        self._retryable = False
 
     async def answer(self) -> SearchMemoryResponse:
-        plan = await self._plan()
+        plan = await self._plan(self._plan_request)
         self._vectors = await self._embed(plan)
-        seeds, hits = await self._candidates(plan, self._config.limit)
-        if self._too_few(hits) and not self._retryable:
-            plan, seeds, hits = await self._second_round(plan, seeds, hits)
-        hits = await self._rerank(plan, hits)
-        assembly = await self._assemble(plan, hits)
+        found = await self._round(plan, self._config.limit)
+        if self._too_few(found.hits) and not found.failed:
+            found = await self._second_round(found)
+        hits = await self._rerank(found.plan, found.hits)
+        assembly = await self._assemble(found.plan, hits)
         return SearchMemoryResponse(
             request_id=self._run.ctx.request_id,
-            typed_queries=plan.queries,
-            seed_hits=_seed_hits(seeds.hits, self._request.top_k),
+            typed_queries=found.plan.queries,
+            seed_hits=_seed_hits(found.seeds.hits, self._request.top_k),
             hits=assembly.blocks,
             next_actions=assembly.next_actions,
             trace=self._run.finish(),
             thinking_trace=self._run.thinking(),
             degraded=tuple(self._run.degraded),
-            retryable=self._retryable,
+            retryable=found.failed,
         )
 
-    async def _plan(self) -> Plan:
-        request = self._plan_request
+    async def _plan(self, request: PlanRequest) -> Plan:
         plan = await self._run.stage(
             "planner", self._stages.planner, request, lambda: three_queries(self._run.ctx, request)
         )
         if plan.unsure:
-            self._run.warn(PLANNER_UNSURE)
+            self._run.fall_back("planner", PLANNER_UNSURE)
         for query in plan.queries:
-            self._run.event("planner", "planned", context_type=query.context_type, categories=list(query.categories))
+            self._run.event("planner", "planned", context_type=query.context_type, categories=query.categories)
         return plan
 
     async def _embed(self, plan: Plan) -> QueryVectors | None:
         request = EmbedRequest(tuple(query.text for query in plan.queries))
         embedder: Stage[EmbedRequest, QueryVectors | None] = self._stages.embedder
         vectors = await self._run.stage("embedder", embedder, request, _nothing, count=_rows)
+        if vectors:
+            self._run.event("embedder", "embedded", queries=vectors.rows, model=vectors.model.name)
         if vectors and vectors.truncated:
             self._run.warn("embedder: the query is longer than the model reads; its end counts for keywords only.")
         return vectors
 
-    async def _candidates(self, plan: Plan, limit: int) -> tuple[SeedResult, list[list[NodeHit]]]:
-        """One round: recall, expand, recheck."""
+    async def _round(self, plan: Plan, limit: int) -> _Round:
+        """Recall, expand, recheck."""
         queries, vectors = plan.queries, self._vectors
+        nothing = SeedResult([[] for _ in queries], more=False)
         seeds = await self._run.stage(
             "seed_search",
             self._stages.seed_search,
             SeedRequest(queries, vectors, self._caller, limit),
-            lambda: self._no_seeds(queries),
+            lambda: nothing,
             failed=RecallFailed,
             count=_hits,
         )
-        for part in seeds.degraded:
-            self._run.degrade(part.stage, part.reason, part.elapsed_ms / 1000)
+        self._degrade(seeds.degraded)
         if seeds.absent_targets:
-            self._run.warn(TARGET_ABSENT)
+            self._run.fall_back("seed_search", TARGET_ABSENT)
             queries = tuple(msgspec.structs.replace(query, target_uri=None) for query in queries)
         for query, found in zip(queries, seeds.hits, strict=True):
             self._run.event("seed_search", "recalled", context_type=query.context_type, hits=len(found))
@@ -213,6 +239,7 @@ class _Search:
             lambda: ExpandResult(seeds.hits),
             count=_hits,
         )
+        self._degrade(expanded.degraded)
         self._run.event("expander", "expanded", depth=expanded.depth, nodes=expanded.nodes, capped=expanded.capped)
         checked = await self._run.stage(
             "rechecker",
@@ -222,38 +249,44 @@ class _Search:
             failed=RecheckFailed,
             count=_hits,
         )
+        shown = {hit.uri for found in checked.hits for hit in found}
         for drop in checked.drops:
-            self._run.event("rechecker", "dropped", uri=drop.uri, exclude_reason=drop.exclude_reason)
-        return seeds, checked.hits
+            if drop.exclude_reason in _HIDDEN:
+                # Which record it was, and why it is hidden, is not for the caller to know.
+                self._run.event("rechecker", "dropped", exclude_reason="unavailable")
+            else:
+                shown.add(drop.uri)
+                self._run.event("rechecker", "dropped", uri=drop.uri, exclude_reason=drop.exclude_reason)
+        visible = [[hit for hit in found if hit.uri in shown] for found in seeds.hits]
+        return _Round(plan, msgspec.structs.replace(seeds, hits=visible), checked.hits, failed=seeds is nothing)
 
-    async def _second_round(
-        self, plan: Plan, seeds: SeedResult, hits: list[list[NodeHit]]
-    ) -> tuple[Plan, SeedResult, list[list[NodeHit]]]:
+    async def _second_round(self, first: _Round) -> _Round:
         """Look again, deeper and over all context types, when fewer hits are left than were asked for (decision 6).
 
-        Nothing is gained, and nothing done, where the first round saw all there is.
+        Nothing is gained, and nothing done, where the first round saw all there is. When the second recall fails, what
+        the first one found stands.
         """
         pinned = self._plan_request.hints is not None and bool(self._plan_request.hints.context_types)
-        widen = len(plan.queries) < len(CONTEXT_TYPES) and not pinned
-        deepen = seeds.more and self._config.deeper > 1
+        widen = len(first.plan.queries) < len(CONTEXT_TYPES) and not pinned
+        deepen = first.seeds.more and self._config.deeper > 1
         if not widen and not deepen:
-            return plan, seeds, hits
-        if widen:
-            request = msgspec.structs.replace(self._plan_request, widen=True)
-            plan = await self._run.stage(
-                "planner", self._stages.planner, request, lambda: three_queries(self._run.ctx, request)
+            return first
+        plan = await self._widened() if widen else first.plan
+        limit = min(1000, self._config.limit * self._config.deeper if deepen else self._config.limit)
+        self._run.event("chain", "second_round", widened=widen, limit=limit)
+        second = await self._round(plan, limit)
+        return replace(first, failed=not any(first.hits)) if second.failed else second
+
+    async def _widened(self) -> Plan:
+        self._run.warn("planner: too few hits in the planned context types; searched all of them.")
+        plan = await self._plan(msgspec.structs.replace(self._plan_request, widen=True))
+        if self._vectors is not None:
+            # All typed queries of a request have the same text.
+            first = self._vectors.unpack()[:1].tobytes()
+            self._vectors = msgspec.structs.replace(
+                self._vectors, rows=len(plan.queries), data=first * len(plan.queries)
             )
-            if self._vectors is not None:
-                # All typed queries of a request have the same text.
-                self._vectors = msgspec.structs.replace(
-                    self._vectors,
-                    rows=len(plan.queries),
-                    data=self._vectors.unpack()[:1].tobytes() * len(plan.queries),
-                )
-            self._run.warn("planner: too few hits in the planned context types; searched all of them.")
-        limit = self._config.limit * self._config.deeper if deepen else self._config.limit
-        seeds, hits = await self._candidates(plan, min(limit, 1000))
-        return plan, seeds, hits
+        return plan
 
     async def _rerank(self, plan: Plan, hits: list[list[NodeHit]]) -> list[list[NodeHit]]:
         result = await self._run.stage(
@@ -293,9 +326,9 @@ class _Search:
     def _too_few(self, hits: list[list[NodeHit]]) -> bool:
         return len({hit.uri for found in hits for hit in found}) < self._request.top_k
 
-    def _no_seeds(self, queries: tuple[TypedQuery, ...]) -> SeedResult:
-        self._retryable = True
-        return SeedResult([[] for _ in queries], more=False)
+    def _degrade(self, parts: tuple[Degradation, ...]) -> None:
+        for part in parts:
+            self._run.degrade(part.stage, part.reason, part.elapsed_ms / 1000)
 
     def _permitted(self, hits: list[list[NodeHit]]) -> list[list[NodeHit]]:
         return [[hit for hit in found if self._run.ctx.may_see(hit.owner_space)] for found in hits]

@@ -19,8 +19,9 @@ from contracts.records import ModelRef
 from contracts.scope import search_filter
 from contracts.stages import ExpandRequest, ExpandResult
 from contracts.uri import depth_of, parent_of
-from stages.scoring import ScoringConfig, missing, node_hit, rank_key, with_hierarchy
+from stages.scoring import ScoringConfig, degradations, missing, node_hit, rank_key, with_hierarchy
 
+STAGE = "expander"
 # Depth of the nodes right below a root node: `strata://space/root/child` (contracts.uri.depth_of).
 _BELOW_ROOTS = 2
 
@@ -59,25 +60,32 @@ class Expander:
             if hits
         ]
         depth = 0
-        while depth < self._config.max_depth and self._has_time(depth, deadline) and await self._step(trees, deadline):
+        answers: list[Recalled] = []
+        while depth < self._config.max_depth and self._has_time(depth, deadline):
+            found = await self._step(trees, deadline)
+            if not found:
+                break
+            answers += found
             depth += 1
         hits: list[list[NodeHit]] = [[] for _ in request.queries]
         for tree in trees:
             hits[tree.position] = tree.ranked()
         nodes = sum(map(len, hits)) - sum(len(h) for h in request.hits)
-        return ExpandResult(hits, depth, max(0, nodes), capped=any(tree.capped for tree in trees))
+        capped = any(tree.capped for tree in trees)
+        return ExpandResult(hits, depth, max(0, nodes), capped, degradations(STAGE, answers))
 
     def _has_time(self, depth: int, deadline: Deadline) -> bool:
         return depth == 0 or deadline.left() * 1000 >= self._config.reserve_ms
 
-    async def _step(self, trees: Sequence["_Tree"], deadline: Deadline) -> bool:
+    async def _step(self, trees: Sequence["_Tree"], deadline: Deadline) -> list[Recalled]:
+        """One level; what the index answered, nothing when there was nothing to ask."""
         asked = [(tree, query, kind) for tree in trees for kind, query in tree.questions()]
         if not asked:
-            return False
+            return []
         answers = await self._index.recall([query for _, query, _ in asked], deadline)
         for (tree, _, kind), answer in zip(asked, answers, strict=True):
             tree.take(kind, answer)
-        return True
+        return answers
 
 
 class _Tree:

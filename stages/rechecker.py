@@ -1,17 +1,19 @@
 """Rechecker: holds each candidate to the query's exact conditions and to the source of truth; it only drops (C13)."""
 
 import time
+from collections.abc import Mapping
 
 from pydantic import BaseModel, ConfigDict, Field
 
 from contracts.context import RequestContext
 from contracts.deadline import Deadline
 from contracts.errors import RecheckFailed
+from contracts.filters import Filter, all_of
 from contracts.hits import NodeHit
 from contracts.ports import NodeMeta, SearchIndex
 from contracts.query import TypedQuery
+from contracts.scope import search_conditions
 from contracts.stages import Drop, RecheckRequest, RecheckResult
-from contracts.uri import is_under
 
 
 class RecheckerConfig(BaseModel):
@@ -20,7 +22,11 @@ class RecheckerConfig(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     candidates: int = Field(
-        100, ge=1, le=1000, description="Best candidates checked a typed query; the rest are dropped unchecked."
+        100,
+        ge=1,
+        le=1000,
+        description="Best candidates checked at a time a typed query, more only while fewer than asked for pass; the "
+        "rest are dropped unchecked.",
     )
 
 
@@ -32,60 +38,65 @@ class Rechecker:
         self._config = config
 
     async def __call__(self, ctx: RequestContext, deadline: Deadline, request: RecheckRequest) -> RecheckResult:
-        """Check the best candidates of each typed query; order and scores stay as they are.
+        """Check candidates, best first, until each typed query has its ``top_k`` or none is left.
+
+        Order and scores stay as they are.
 
         Raises:
             RecheckFailed: The source of truth could not be asked (RET-5002).
         """
-        candidates = [hits[: self._config.candidates] for hits in request.hits]
-        uris = sorted({hit.uri for hits in candidates for hit in hits})
-        try:
-            live = await self._index.meta(ctx.account_id, uris) if uris else {}
-        except Exception as error:
-            raise RecheckFailed("The source of truth could not be asked.", stage="rechecker") from error
-        kept: list[list[NodeHit]] = []
+        checks = [_Check(ctx, query, request.caller) for query in request.queries]
+        kept: list[list[NodeHit]] = [[] for _ in checks]
         drops: list[Drop] = []
-        for position, (query, hits) in enumerate(zip(request.queries, candidates, strict=True)):
-            survivors = []
-            for hit in hits:
-                reason = exclude_reason(ctx, query, hit, live.get(hit.uri))
-                if reason:
-                    drops.append(Drop(hit.uri, position, reason))
-                else:
-                    survivors.append(hit)
-            kept.append(survivors)
+        spent = 0.0
+        for start in range(0, max(map(len, request.hits), default=0), self._config.candidates):
+            # Rather fewer that are checked than a check that is cut off.
+            if start and deadline.left() < spent:
+                break
+            started = time.perf_counter()
+            wanted = [
+                hits[start : start + self._config.candidates] if start == 0 or len(found) < query.top_k else []
+                for query, hits, found in zip(request.queries, request.hits, kept, strict=True)
+            ]
+            live = await self._live(ctx, {hit.uri for hits in wanted for hit in hits})
+            for position, hits in enumerate(wanted):
+                for hit in hits:
+                    if reason := checks[position].reason(hit, live.get(hit.uri)):
+                        drops.append(Drop(hit.uri, position, reason))
+                    else:
+                        kept[position].append(hit)
+            spent = time.perf_counter() - started
         return RecheckResult(kept, tuple(drops))
 
-
-def exclude_reason(ctx: RequestContext, query: TypedQuery, hit: NodeHit, live: NodeMeta | None) -> str:
-    """Why a candidate is dropped, as a short code without any of its or the query's text; empty when it stays.
-
-    Args:
-        ctx: Who asks.
-        query: Its scope, filters and terms.
-        hit: The candidate.
-        live: What the source of truth says of it now; ``None`` when it is gone.
-    """
-    if live is None:
-        return "gone"
-    if not ctx.may_see(live.owner_space):
-        return "forbidden"
-    if live.status != "active":
-        return "inactive"
-    if 0 < live.expires_at <= time.time() * 1000:
-        return "expired"
-    if live.context_type != query.context_type:
-        return "context_type"
-    if query.filters.owner_space and live.owner_space != query.filters.owner_space:
-        return "owner_space"
-    if query.target_uri and not is_under(hit.uri, query.target_uri):
-        return "target_uri"
-    return _term_reason(query, f"{hit.name}\n{live.abstract}".lower())
+    async def _live(self, ctx: RequestContext, uris: set[str]) -> Mapping[str, NodeMeta]:
+        try:
+            return await self._index.meta(ctx.account_id, sorted(uris)) if uris else {}
+        except Exception as error:
+            raise RecheckFailed("The source of truth could not be asked.", stage="rechecker") from error
 
 
-def _term_reason(query: TypedQuery, text: str) -> str:
-    if any(term.lower() not in text for term in query.hints.must_have_terms):
-        return "must_have_terms"
-    if any(term.lower() in text for term in query.hints.exclude_terms):
-        return "exclude_terms"
-    return ""
+class _Check:
+    """What the candidates of one typed query are held to."""
+
+    def __init__(self, ctx: RequestContext, query: TypedQuery, caller: Filter | None) -> None:
+        self._conditions = search_conditions(ctx, query, caller)
+        self._all = all_of(*self._conditions.values())
+        self._hints = query.hints
+
+    def reason(self, hit: NodeHit, live: NodeMeta | None) -> str:
+        """Why a candidate is dropped, as a short code without any of its or the query's text; empty when it stays.
+
+        Args:
+            hit: The candidate.
+            live: What the source of truth says of it now; ``None`` when it is gone.
+        """
+        if live is None:
+            return "gone"
+        if not live.satisfies(self._all):
+            return next(reason for reason, condition in self._conditions.items() if not live.satisfies(condition))
+        text = f"{hit.name}\n{live.abstract}".lower()
+        if any(term.lower() not in text for term in self._hints.must_have_terms):
+            return "must_have_terms"
+        if any(term.lower() in text for term in self._hints.exclude_terms):
+            return "exclude_terms"
+        return ""

@@ -1,15 +1,16 @@
 """One request's walk through the chain: its deadline, times, degradations and events."""
 
-import asyncio
 import time
 from collections.abc import Callable
 from typing import Any, TypeVar
 
+import msgspec
 from pydantic import BaseModel, ConfigDict, Field
 
+from contracts.breaker import BreakerState
 from contracts.context import RequestContext
 from contracts.deadline import Deadline
-from contracts.errors import Overloaded, RequestError, StageError, StageFailed, StageTimeout
+from contracts.errors import Overloaded, RequestError, StageDown, StageError, StageFailed, StageTimeout
 from contracts.stages import Observer, Stage
 from contracts.trace import STAGES, Degradation, Event, ThinkingTrace, Trace
 
@@ -45,6 +46,9 @@ class Silent:
     def fallback(self, name: str, code: str) -> None:
         """Nothing."""
 
+    def circuit(self, name: str, state: BreakerState) -> None:
+        """Nothing."""
+
 
 class Run:
     """Calls stages for one request and keeps the books.
@@ -54,7 +58,7 @@ class Run:
         deadline: When the whole answer is due.
         budgets: Budget and reserve by stage.
         observer: Told of each stage and fallback.
-        max_events: Events kept for ``thinking_trace``; 0 keeps none.
+        events: Keeps the events of ``thinking_trace``, where one is wanted.
     """
 
     def __init__(
@@ -63,7 +67,7 @@ class Run:
         deadline: Deadline,
         budgets: dict[str, StageBudget],
         observer: Observer,
-        max_events: int,
+        events: "Events | None",
     ) -> None:
         self.ctx = ctx
         self.trace = Trace()
@@ -71,8 +75,7 @@ class Run:
         self._deadline = deadline
         self._budgets = budgets
         self._observer = observer
-        self._max_events = max_events
-        self._events: list[Event] = []
+        self._events = events
         self._started = time.perf_counter()
 
     async def stage(
@@ -101,16 +104,14 @@ class Run:
         started = time.perf_counter()
         seconds = self._deadline.share(self._budgets[name].budget_ms / 1000, self._reserve_after(name))
         try:
-            answer = await _within(seconds, stage, self.ctx, request)
-        except Overloaded as error:
+            answer = await stage(self.ctx, Deadline.after(seconds), request)
+        except (Overloaded, StageTimeout, StageDown) as error:
             # A stage without room is like one that is down: the search goes on without its part.
             reason = f"{error.code}: {error.message}"
         except RequestError:
             raise
-        except TimeoutError:
-            reason = f"{StageTimeout.code}: no answer within {seconds * 1000:.0f} ms"
         except StageError as error:
-            reason = f"{error.code if type(error) is not StageFailed else failed.code}: {error.message}"
+            reason = f"{failed.code}: {error.message}"
         except Exception as error:
             # Whatever goes wrong costs a part of the answer, never the answer; the error's type is safe to tell.
             reason = f"{failed.code}: {type(error).__name__}"
@@ -123,10 +124,22 @@ class Run:
         return fallback()
 
     def degrade(self, stage: str, reason: str, seconds: float = 0.0) -> None:
-        """Note that a stage did less than it should: in the answer, its warnings and the metrics."""
+        """Note that a stage did less than it should: in the answer, its warnings and the metrics.
+
+        Args:
+            stage: The stage.
+            reason: Starts with a code and a colon.
+            seconds: How long it was waited for.
+        """
         self.degraded.append(Degradation(stage, reason, round(seconds * 1000)))
+        self.event(stage, "degraded", reason=reason)
         self.warn(f"{stage}: {reason}")
-        self._observer.fallback(stage, reason.split(":", 1)[0])
+        self._observer.fallback(stage, _code(reason))
+
+    def fall_back(self, stage: str, warning: str) -> None:
+        """Note what was done otherwise than asked for, though no stage is at fault: a warning with a code, counted."""
+        self.warn(warning)
+        self._observer.fallback(stage, _code(warning))
 
     def warn(self, warning: str) -> None:
         """Add a warning to the trace, once."""
@@ -134,21 +147,22 @@ class Run:
             self.trace.warnings.append(warning)
 
     def event(self, stage: str, event: str, **detail: Any) -> None:
-        """Note an event; kept for ``thinking_trace`` up to the cap."""
+        """Note an event, for ``thinking_trace``."""
         self.trace.event_count += 1
-        if len(self._events) < self._max_events:
-            self._events.append(Event(stage, event, detail))
+        if self._events:
+            self._events.add(Event(stage, event, self._elapsed_ms(), detail))
 
     def thinking(self) -> ThinkingTrace | None:
         """The events kept, where any were wanted (C5)."""
-        if not self._max_events:
-            return None
-        return ThinkingTrace(self._events, truncated=self.trace.event_count > len(self._events))
+        return self._events.trace(self._elapsed_ms()) if self._events else None
 
     def finish(self) -> Trace:
         """The trace, with the total."""
-        self.trace.total_ms = round((time.perf_counter() - self._started) * 1000)
+        self.trace.total_ms = self._elapsed_ms()
         return self.trace
+
+    def _elapsed_ms(self) -> int:
+        return round((time.perf_counter() - self._started) * 1000)
 
     def _reserve_after(self, name: str) -> float:
         later = STAGES[STAGES.index(name) + 1 :]
@@ -161,8 +175,33 @@ class Run:
         return elapsed
 
 
-async def _within(seconds: float, stage: Stage[In, Out], ctx: RequestContext, request: In) -> Out:
-    if seconds <= 0:
-        raise TimeoutError
-    async with asyncio.timeout(seconds):
-        return await stage(ctx, Deadline.after(seconds), request)
+class Events:
+    """Events in order, bounded in number and in size.
+
+    Args:
+        most: How many.
+        most_bytes: As JSON.
+    """
+
+    def __init__(self, most: int, most_bytes: int) -> None:
+        self._room = most
+        self._bytes = most_bytes
+        self._kept: list[Event] = []
+        self._missing = 0
+
+    def add(self, event: Event) -> None:
+        """Keep an event, unless one before it or this one found no room."""
+        self._bytes -= len(msgspec.json.encode(event))
+        if self._missing or len(self._kept) >= self._room or self._bytes < 0:
+            self._missing += 1
+        else:
+            self._kept.append(event)
+
+    def trace(self, at_ms: int) -> ThinkingTrace:
+        """The events; where some are missing, a last one says how many."""
+        cut = [Event("chain", "cut", at_ms, {"missing": self._missing})] if self._missing else []
+        return ThinkingTrace(self._kept + cut, truncated=bool(cut))
+
+
+def _code(reason: str) -> str:
+    return reason.split(":", 1)[0]

@@ -5,15 +5,17 @@ query's idf) plus the cosine, both in 0..1 whatever the query, so that a query w
 meaning by itself. Reciprocal ranks lose to BM25 alone where one recall is much better than the other.
 """
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from typing import Annotated, Self
 
 import msgspec
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
+from contracts.errors import RecallFailed
 from contracts.hits import NodeHit, ScoreBreakdown
 from contracts.ports import Recalled, RecallHit
 from contracts.query import TypedQuery
+from contracts.trace import Degradation
 from contracts.uri import is_under
 
 
@@ -81,6 +83,13 @@ def final_score(scores: ScoreBreakdown, weights: Weights) -> float:
 def missing(answer: Recalled, vectors: object | None) -> frozenset[str]:
     """The scores that an answer does not have: of recalls that failed, and of vectors that there were none of."""
     return frozenset(answer.failed) | ({"dense"} if vectors is None else frozenset())
+
+
+def degradations(stage: str, answers: Sequence[Recalled]) -> tuple[Degradation, ...]:
+    """What the recalls of a stage could not do, each part once."""
+    reasons = {f"{part} recall failed: {why}" for answer in answers for part, why in answer.failed.items()}
+    reasons |= {f"{part} recall is incomplete: {why}" for answer in answers for part, why in answer.partial.items()}
+    return tuple(Degradation(stage, f"{RecallFailed.code}: {reason}", 0) for reason in sorted(reasons))
 
 
 def node_hit(

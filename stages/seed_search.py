@@ -1,20 +1,21 @@
 """Seed search: dense and keyword recall side by side over L0 abstracts, fused on absolute scales (C11)."""
 
-from collections.abc import Collection, Sequence
+import asyncio
+from collections.abc import Collection, Iterable, Sequence
 
 import msgspec
 from pydantic import BaseModel, ConfigDict, Field
 
 from contracts.context import RequestContext
 from contracts.deadline import Deadline
-from contracts.filters import Filter
+from contracts.filters import Filter, Under, all_of
 from contracts.hits import NodeHit
 from contracts.ports import OTHER_MODEL, Recalled, RecallQuery, SearchIndex
 from contracts.query import TypedQuery
-from contracts.scope import search_filter
-from contracts.stages import QueryVectors, SeedRequest, SeedResult
-from contracts.trace import Degradation
-from stages.scoring import ScoringConfig, missing, node_hit, rank_key
+from contracts.scope import search_filter, system_filter
+from contracts.stages import SeedRequest, SeedResult
+from contracts.uri import depth_of
+from stages.scoring import ScoringConfig, degradations, missing, node_hit, rank_key
 
 STAGE = "seed_search"
 
@@ -24,9 +25,6 @@ class SeedSearchConfig(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    limit: int = Field(
-        100, ge=1, le=1000, description="Candidates from each recall. More find more and cost time (about linear)."
-    )
     seeds: int = Field(100, ge=1, le=1000, description="Seeds kept a typed query: what later stages have to carry.")
 
 
@@ -48,15 +46,15 @@ class SeedSearch:
             RecallFailed: Both recalls failed (RET-5001).
             InvalidFilter: The caller's filter names a field the index lacks.
         """
-        vectors = request.vectors
-        queries = list(request.queries)
-        limit = request.limit or self._config.limit
-        recalled = await self._recall(ctx, deadline, queries, vectors, request.caller, limit)
-        absent = await self._absent_targets(ctx, queries, recalled)
+        queries = request.queries
+        recalled = await self._recall(ctx, deadline, queries, request)
+        absent = await self._absent_targets(ctx, deadline, request, recalled)
         if absent:
-            queries = [msgspec.structs.replace(q, target_uri=None) if q.target_uri in absent else q for q in queries]
-            recalled = await self._recall(ctx, deadline, queries, vectors, request.caller, limit)
-        keep = max(self._config.seeds, limit)
+            queries = tuple(
+                msgspec.structs.replace(q, target_uri=None) if q.target_uri in absent else q for q in queries
+            )
+            recalled = await self._recall(ctx, deadline, queries, request)
+        vectors, keep = request.vectors, max(self._config.seeds, request.limit)
         return SeedResult(
             hits=[
                 self._ranked(answer, query, position, missing(answer, vectors), keep)
@@ -65,35 +63,38 @@ class SeedSearch:
             more=any(r.more for r in recalled),
             absent_targets=absent,
             keyword_only=vectors is None or any(r.failed.get("dense") == OTHER_MODEL for r in recalled),
-            degraded=_degradations(recalled),
+            degraded=degradations(STAGE, recalled),
         )
 
     async def _recall(
-        self,
-        ctx: RequestContext,
-        deadline: Deadline,
-        queries: Sequence[TypedQuery],
-        vectors: QueryVectors | None,
-        caller: Filter | None,
-        limit: int,
+        self, ctx: RequestContext, deadline: Deadline, queries: Sequence[TypedQuery], request: SeedRequest
     ) -> list[Recalled]:
-        rows = vectors.unpack() if vectors else [None] * len(queries)
-        model = vectors.model if vectors else None
-        asked = [
-            RecallQuery(query.text, row, search_filter(ctx, query, caller), limit, model)
-            for query, row in zip(queries, rows, strict=True)
-        ]
-        return await self._index.recall(asked, deadline)
+        conditions = [search_filter(ctx, query, request.caller) for query in queries]
+        return await self._index.recall(_asked(request, range(len(queries)), conditions, request.limit), deadline)
 
     async def _absent_targets(
-        self, ctx: RequestContext, queries: Sequence[TypedQuery], recalled: Sequence[Recalled]
+        self, ctx: RequestContext, deadline: Deadline, request: SeedRequest, recalled: Sequence[Recalled]
     ) -> tuple[str, ...]:
-        found = {q.target_uri for q, r in zip(queries, recalled, strict=True) if r.hits}
-        doubtful = {q.target_uri for q in queries if q.target_uri} - found
+        """Targets where there is nothing that the caller may see, whatever else was asked for.
+
+        A space is always there for those who may see it, though it is no node.
+        """
+        asked = {q.target_uri: position for position, q in enumerate(request.queries) if q.target_uri}
+        found = {q.target_uri for q, r in zip(request.queries, recalled, strict=True) if r.hits}
+        doubtful = {uri: position for uri, position in asked.items() if uri not in found and depth_of(uri)}
         if not doubtful:
             return ()
-        present = await self._index.meta(ctx.account_id, sorted(uri for uri in doubtful if uri))
-        return tuple(sorted(uri for uri in doubtful if uri and uri not in present))
+        visible = system_filter(ctx)
+        conditions = [all_of(visible, Under("uri", uri)) for uri in doubtful]
+        nodes, below = await asyncio.gather(
+            self._index.meta(ctx.account_id, list(doubtful)),
+            self._index.recall(_asked(request, doubtful.values(), conditions, 1), deadline),
+        )
+        return tuple(
+            uri
+            for uri, answer in zip(doubtful, below, strict=True)
+            if not answer.hits and (uri not in nodes or not nodes[uri].satisfies(visible))
+        )
 
     def _ranked(
         self, recalled: Recalled, query: TypedQuery, position: int, unknown: Collection[str], keep: int
@@ -102,7 +103,14 @@ class SeedSearch:
         return sorted(hits, key=rank_key)[:keep]
 
 
-def _degradations(recalled: Sequence[Recalled]) -> tuple[Degradation, ...]:
-    reasons = {f"RET-5001: {part} recall failed: {why}" for r in recalled for part, why in r.failed.items()}
-    reasons |= {f"{part} recall is incomplete: {why}" for r in recalled for part, why in r.partial.items()}
-    return tuple(Degradation(STAGE, reason, 0) for reason in sorted(reasons))
+def _asked(
+    request: SeedRequest, positions: Iterable[int], conditions: Iterable[Filter], limit: int
+) -> list[RecallQuery]:
+    """The typed queries at these positions, each under a condition."""
+    vectors = request.vectors
+    rows = vectors.unpack() if vectors else [None] * len(request.queries)
+    model = vectors.model if vectors else None
+    return [
+        RecallQuery(request.queries[position].text, rows[position], condition, limit, model)
+        for position, condition in zip(positions, conditions, strict=True)
+    ]

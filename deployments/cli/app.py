@@ -7,9 +7,12 @@ from deployments.cli.doctor import doctor
 from deployments.cli.errors import Guarded
 from deployments.cli.es import app as es
 from deployments.cli.evaluate import app as evaluate
+from deployments.cli.faults import faults
+from deployments.cli.index import app as index
 from deployments.cli.ingest import ingest
 from deployments.cli.keys import app as keys
 from deployments.cli.models import app as models
+from deployments.cli.reindex import reindex
 from deployments.cli.search import read, search
 from deployments.cli.service import down, status, up
 
@@ -32,10 +35,13 @@ app.command(rich_help_panel=_DATA)(ingest)
 app.command(rich_help_panel=_DATA)(search)
 app.command(rich_help_panel=_DATA)(read)
 app.add_typer(evaluate, name="eval", rich_help_panel=_DATA)
+app.command(rich_help_panel=_DATA)(reindex)
+app.add_typer(index, name="index", rich_help_panel=_DATA)
 app.add_typer(keys, name="keys", rich_help_panel=_SETUP)
 app.add_typer(models, name="models", rich_help_panel=_SETUP)
 app.add_typer(es, name="es", rich_help_panel=_SETUP)
 app.command(rich_help_panel=_SETUP)(doctor)
+app.command(rich_help_panel=_SETUP)(faults)
 
 
 @app.callback()

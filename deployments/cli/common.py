@@ -13,6 +13,7 @@ from contracts.errors import ConfigError
 
 if TYPE_CHECKING:
     from deployments.settings import Settings
+    from models.config import EmbedderModelConfig
 
 # The account of a machine with one user: what the demo makes, and what commands mean without --account.
 ACCOUNT = "local"
@@ -46,6 +47,18 @@ def load_settings(given: Path | None) -> "Settings":
     from deployments.settings import load  # noqa: PLC0415 - pulls in every part's configuration
 
     return load(config_path(given))
+
+
+def embedder_config(settings: "Settings", name: str | None) -> "EmbedderModelConfig":
+    """The embedding model of the settings, or another one, run the same way."""
+    from models.config import EmbedderModelConfig  # noqa: PLC0415
+
+    chosen = settings.embedder
+    if name in {None, chosen.name}:
+        return chosen
+    # What belongs to the model of the settings (folder, pooling, prefixes …) is not this one's.
+    kept = {"device", "compute", "batch_tokens", "threads", "query_cache", "cache_dir"}
+    return EmbedderModelConfig.model_validate(chosen.model_dump(include=kept) | {"name": name})
 
 
 def program() -> str:

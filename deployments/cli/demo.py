@@ -105,7 +105,7 @@ def _prepare(
 
 def key_of(settings: "Settings") -> str:
     """The saved key where it still holds, else a new one."""
-    from deployments.keys import KeyStore  # noqa: PLC0415
+    from deployments.identity.keys import KeyStore  # noqa: PLC0415
 
     keys = KeyStore(settings.keys_path)
     try:

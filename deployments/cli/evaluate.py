@@ -116,6 +116,7 @@ def _parts(settings: "Settings") -> "Parts":
         expander=settings.stages.expander.config,
         scoring=settings.scoring,
         reranker=reranker,
+        limit=settings.chain.limit,
         scorer=load_pair_scorer(settings.cross_encoder) if reranker.kind != "none" else None,
     )
 

@@ -9,7 +9,7 @@ from contracts.context import RequestContext
 from contracts.requests import ReadMemoryRequest, SearchMemoryRequest
 from contracts.responses import ReadMemoryResponse, SearchMemoryResponse
 from deployments.http_errors import as_strata_error
-from deployments.keys import KeyStore
+from deployments.identity.keys import KeyStore
 from deployments.local import LocalService, open_local
 from deployments.settings import Settings
 

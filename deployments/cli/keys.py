@@ -1,5 +1,6 @@
-"""``strata keys``: make, list and revoke API keys."""
+"""``strata keys``: make, list, rotate and revoke API keys."""
 
+import re
 import time
 from datetime import UTC, datetime
 from enum import StrEnum
@@ -15,11 +16,14 @@ from deployments.cli import common
 from deployments.cli.common import ACCOUNT, AccountOption, ConfigOption, JsonOption
 
 if TYPE_CHECKING:
-    from deployments.keys import ApiKey, KeyStore
+    from deployments.identity.keys import ApiKey, KeyStore
+    from deployments.settings import Settings
 
 app = typer.Typer(help="API keys: who may ask, and what they see.", no_args_is_help=True)
 
 _DAY_MS = 24 * 3600 * 1000
+_UNITS_MS = {"s": 1000, "m": 60_000, "h": 3_600_000, "d": _DAY_MS}
+_SAVE = typer.Option("--save", help="Let this machine's commands use it.")
 
 
 class RoleName(StrEnum):
@@ -40,7 +44,7 @@ def create(
     expires_days: Annotated[
         float | None, typer.Option(min=0.001, help="Days until it expires; by default never.")
     ] = None,
-    save: Annotated[bool, typer.Option("--save", help="Let this machine's commands use it.")] = False,
+    save: Annotated[bool, _SAVE] = False,
     as_json: JsonOption = False,
     config: ConfigOption = None,
 ) -> None:
@@ -55,17 +59,7 @@ def create(
         spaces=tuple(spaces or ()),
         expires_at=expires_at,
     )
-    saved = common.save_key(settings, token) if save else None
-    if as_json:
-        from deployments.cli.render import as_json as to_json  # noqa: PLC0415
-
-        print(to_json({"key": token, "key_id": key.key_id, "account_id": account, "role": role.value}))
-    elif saved:
-        # Not shown: what is in the file need not be on the screen.
-        line = Text.assemble("Key ", (key.key_id, "bold"), f" for account {account} saved to {saved}")
-        Console(highlight=False).print(line, soft_wrap=True)
-    else:
-        print(token)
+    _hand_out(settings, token, key, save=save, as_json=as_json)
 
 
 @app.command("list")
@@ -77,8 +71,31 @@ def list_keys(as_json: JsonOption = False, config: ConfigOption = None) -> None:
     if as_json:
         print(render.as_json(keys))
         return
-    columns = ("id", "account", "role", "spaces", "created", "state")
+    columns = ("id", "account", "role", "spaces", "created", "last used", "state")
     Console().print(render.table(columns, map(_row, keys)) if keys else "No keys.")
+
+
+def _milliseconds(text: str) -> int:
+    found = re.fullmatch(r"(\d{1,6})([smhd])|0", text)
+    if not found:
+        raise typer.BadParameter("write a number and s, m, h or d, for instance 24h")
+    return int(found[1]) * _UNITS_MS[found[2]] if found[1] else 0
+
+
+@app.command()
+def rotate(
+    key_id: Annotated[str, typer.Argument(help="As strata keys list shows it.")],
+    overlap: Annotated[
+        int, typer.Option(parser=_milliseconds, metavar="TIME", help="How long the old key still holds; 0 ends it now.")
+    ] = "24h",  # type: ignore[assignment]
+    save: Annotated[bool, _SAVE] = False,
+    as_json: JsonOption = False,
+    config: ConfigOption = None,
+) -> None:
+    """Make a key of the same identity in the place of another, which holds a while longer."""
+    settings = common.load_settings(config)
+    token, key = _store(settings.keys_path).rotate(key_id, overlap)
+    _hand_out(settings, token, key, save=save, as_json=as_json)
 
 
 @app.command()
@@ -92,17 +109,32 @@ def revoke(
 
 
 def _store(path: Path) -> "KeyStore":
-    from deployments.keys import KeyStore  # noqa: PLC0415
+    from deployments.identity.keys import KeyStore  # noqa: PLC0415
 
     return KeyStore(path)
 
 
+def _hand_out(settings: "Settings", token: str, key: "ApiKey", *, save: bool, as_json: bool) -> None:
+    saved = common.save_key(settings, token) if save else None
+    if as_json:
+        from deployments.cli.render import as_json as to_json  # noqa: PLC0415
+
+        print(to_json({"key": token, "key_id": key.key_id, "account_id": key.account_id, "role": key.role}))
+    elif saved:
+        # Not shown: what is in the file need not be on the screen.
+        line = Text.assemble("Key ", (key.key_id, "bold"), f" for account {key.account_id} saved to {saved}")
+        Console(highlight=False).print(line, soft_wrap=True)
+    else:
+        print(token)
+
+
 def _row(key: "ApiKey") -> tuple[str, ...]:
     spaces = " ".join(filter(None, (key.user_space, key.agent_space, *key.spaces)))
-    state = "active" if key.active() else "revoked" if key.revoked_at else "expired"
-    if key.expires_at and key.active():
-        state = f"until {_day(key.expires_at)}"
-    return key.key_id, key.account_id, key.role, spaces or "-", _day(key.created_at), state
+    state = "active" if key.active() else "revoked" if key.ends_at == key.revoked_at else "expired"
+    if key.ends_at and key.active():
+        state = f"until {_day(key.ends_at)}"
+    used = _day(key.used_at) if key.used_at else "-"
+    return key.key_id, key.account_id, key.role, spaces or "-", _day(key.created_at), used, state
 
 
 def _day(millis: int) -> str:

@@ -11,6 +11,7 @@ _PHASES = {
     "embed": "texts embedded",
     "write": "nodes written",
     "remove": "documents removed",
+    "clear": "outdated nodes removed",
     "optimize": "index optimised",
     "search": "queries asked",
 }

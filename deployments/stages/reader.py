@@ -3,6 +3,7 @@
 from contracts.stages import ReadRequest, ReadResult
 from deployments.stages.indexed import IndexedReplica
 from stages.reader import Reader, ReaderConfig
+from stages.redaction import RedactionConfig, Redactor
 
 
 class ReaderReplica(IndexedReplica[ReadRequest, ReadResult]):
@@ -11,6 +12,6 @@ class ReaderReplica(IndexedReplica[ReadRequest, ReadResult]):
     name = "reader"
     request_type = ReadRequest
 
-    def build(self, config: ReaderConfig) -> Reader:
+    def build(self, config: ReaderConfig, redaction: RedactionConfig) -> Reader:
         """The stage."""
-        return Reader(self.index, self.index, self.index, config)
+        return Reader(self.index, self.index, self.index, config, Redactor(redaction))

@@ -81,7 +81,7 @@ filters = st.recursive(
     source=st.sampled_from(SOURCES),
     data=st.data(),
 )
-async def test_both_recalls_return_just_the_records_that_match(
+async def test_both_recalls_return_just_the_records_that_match_and_so_does_their_live_metadata(
     shared_index: Index, found: list[Node], asked: list[Filter], source: str, data: Any
 ) -> None:
     reference = Reference(next(accounts), source)
@@ -95,8 +95,10 @@ async def test_both_recalls_return_just_the_records_that_match(
     dense = await shared_index.recall([ask("", vectors(1)[0], account=reference.account, where=part) for part in asked])
     keyword = await shared_index.recall([ask("common", account=reference.account, where=part) for part in asked])
 
+    live = await shared_index.meta(reference.account, [node.uri for node in found])
     for part, by_vector, by_word in zip(asked, dense, keyword, strict=True):
         expected = reference.matching(part)
+        assert {uri for uri, node in live.items() if node.satisfies(part)} == expected
         assert uris(by_vector.hits) == expected
         assert uris(by_word.hits) == expected
 

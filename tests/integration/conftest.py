@@ -1,7 +1,6 @@
 """One real local Ray cluster, with the whole graph on it, for all integration tests."""
 
 import asyncio
-import socket
 from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,17 +16,13 @@ from ray import serve
 from contracts.trace import STAGES
 from deployments import graph
 from deployments.backends import open_writer
-from deployments.keys import KeyStore
+from deployments.fault_matrix import Row, table
+from deployments.identity.keys import KeyStore
+from deployments.lifecycle import free_port
 from deployments.settings import Environment, RaySettings, Settings, parse, resolved
 from index.ingest import Ingest
 from models.load import load_embedder
 from tests.support.memories import TENANTS, Memories
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 @dataclass(frozen=True)
@@ -149,7 +144,7 @@ def log_lines(logs: Path, pattern: str) -> list[str]:
     return [line for file in logs.glob(pattern) for line in file.read_text(errors="replace").splitlines()]
 
 
-async def eventually(condition: Callable[[], Any]) -> Any:
+async def eventually(condition: Callable[[], Any], every: float = 0.1) -> Any:
     """Wait until ``condition`` returns something true; the test's own time-out bounds the wait."""
     while True:
         result = condition()
@@ -157,4 +152,21 @@ async def eventually(condition: Callable[[], Any]) -> Any:
             result = await result
         if result:
             return result
-        await asyncio.sleep(0.1)
+        await asyncio.sleep(every)
+
+
+_FAULT_ROWS = pytest.StashKey[list[Row]]()
+
+
+@pytest.fixture(scope="session")
+def fault_rows(pytestconfig: pytest.Config) -> list[Row]:
+    """Rows of the fault matrix, shown at the end of the run."""
+    return pytestconfig.stash.setdefault(_FAULT_ROWS, [])
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    """Show the fault matrix."""
+    if rows := config.stash.get(_FAULT_ROWS, []):
+        terminalreporter.section("fault matrix")
+        for line in table(rows):
+            terminalreporter.line(line)

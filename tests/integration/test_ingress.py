@@ -5,7 +5,7 @@ from collections.abc import Callable
 import httpx
 import pytest
 
-from deployments.keys import KeyStore
+from deployments.identity.keys import KeyStore
 from tests.support.memories import uri
 
 Make = Callable[..., httpx.AsyncClient]

@@ -64,6 +64,10 @@ class ProbeStage:
                     raise TimeoutError
                 case "cancel":
                     raise asyncio.CancelledError
+                case "die" | "die once" | "die once, then hang":
+                    self._die(order)
+                    if order.act == "die once, then hang":
+                        await asyncio.sleep(3600)
                 case "garbage":
                     return "no report"  # type: ignore[return-value]
         except asyncio.CancelledError:
@@ -72,6 +76,13 @@ class ProbeStage:
         finally:
             self.running -= 1
         return self._report(ctx)
+
+    def _die(self, order: Order) -> None:
+        deaths = Path(order.text)
+        if order.act == "die" or not deaths.exists():
+            with deaths.open("a") as file:
+                file.write("x")
+            os.kill(os.getpid(), signal.SIGKILL)
 
     def _report(self, ctx: RequestContext) -> Report:
         return Report(ctx.account_id, os.getpid(), self.started, self.cancelled, self.running)
@@ -189,12 +200,29 @@ async def test_after_a_storm_of_cancelled_calls_the_replica_is_free_again(probe:
     await until(probe, lambda seen: seen.running == 0)
 
 
-async def test_a_killed_replica_is_stage_failed_or_retried_but_never_hangs(probe: RemoteStage[Order, Report]) -> None:
-    before = await report(probe)
-    call = asyncio.create_task(probe(CTX, Deadline.after(60), Order("hang")))
-    await until(probe, lambda seen: seen.started > before.started)
-    os.kill(before.pid, signal.SIGKILL)
-    with pytest.raises((StageFailed, StageTimeout)):
-        await call
-    revived = await probe(CTX, Deadline.after(120), Order("report"))
-    assert revived.pid != before.pid
+async def test_a_call_whose_replica_dies_is_answered_by_another_one(
+    probe: RemoteStage[Order, Report], tmp_path: Path
+) -> None:
+    """Stages only read, so a call can be made again; once, and never beyond its deadline."""
+    deaths = tmp_path / "deaths"
+    answer = await probe(CTX, Deadline.after(120), Order("die once", str(deaths)))
+    assert deaths.read_text() == "x"
+    assert answer.account_id == "acme"
+
+
+async def test_a_call_that_kills_replicas_is_made_twice_and_no_more(
+    probe: RemoteStage[Order, Report], tmp_path: Path
+) -> None:
+    deaths = tmp_path / "deaths"
+    with pytest.raises(StageFailed) as caught:
+        await probe(CTX, Deadline.after(120), Order("die", str(deaths)))
+    assert caught.value.stage == "probe"
+    assert deaths.read_text() == "xx"
+    await until(probe, lambda seen: seen.running == 0)
+
+
+async def test_the_second_try_ends_at_the_deadline_of_the_call(
+    probe: RemoteStage[Order, Report], tmp_path: Path
+) -> None:
+    with pytest.raises(StageTimeout):
+        await probe(CTX, Deadline.after(3), Order("die once, then hang", str(tmp_path / "deaths")))

@@ -162,3 +162,15 @@ def test_a_call_is_refused_only_within_a_pause_after_enough_failures_in_a_row(st
         else:
             row = 0
         clock.now += 0.5
+
+
+def test_an_error_that_tells_nothing_is_as_if_the_call_had_not_been(clock: FakeClock) -> None:
+    breaker = Breaker(3, PAUSE, lambda error: True if isinstance(error, Down) else None, clock)
+    fail(breaker, 2)
+    with pytest.raises(Wrong):
+        call(breaker, Wrong())
+    fail(breaker)
+    clock.now += PAUSE
+    with pytest.raises(Wrong):
+        call(breaker, Wrong())
+    assert breaker.state == "half_open"

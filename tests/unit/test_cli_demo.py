@@ -13,7 +13,7 @@ from contracts.stages import NextActions
 from contracts.trace import Trace
 from deployments.cli import common
 from deployments.cli.demo import ask, key_of, stop_other
-from deployments.keys import KeyStore
+from deployments.identity.keys import KeyStore
 from deployments.lifecycle import Service
 from deployments.settings import parse
 

@@ -1,15 +1,16 @@
 """``strata keys`` and the key that a machine's commands use."""
 
 import json
+import time
 from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
 
-from contracts.errors import ConfigError
+from contracts.errors import ConfigError, Unauthenticated
 from deployments.cli import common
 from deployments.cli.app import app
-from deployments.keys import KeyStore
+from deployments.identity.keys import KeyStore
 from deployments.settings import Settings, load
 
 
@@ -75,6 +76,44 @@ def test_a_revoked_key_is_listed_as_such_and_cant_be_revoked_again(settings: Set
     again = CliRunner().invoke(app, ["keys", "revoke", key_id])
     assert again.exit_code == 1
     assert "strata keys list" in again.stderr
+
+
+def test_a_key_is_rotated_and_the_old_one_listed_with_its_end(settings: Settings) -> None:
+    old = strata("create", "--account", "acme", "--user-space", "user:ann").strip()
+    new = strata("rotate", old.split("_")[1], "--overlap", "36h").strip()
+    store = KeyStore(settings.keys_path)
+    assert store.authenticate(new).user_space == store.authenticate(old).user_space == "user:ann"
+    ends = next(key.ends_at for key in store.list() if key.key_id == old.split("_")[1])
+    assert ends == pytest.approx((time.time() + 36 * 3600) * 1000, abs=60_000)
+    assert "until" in strata("list")
+
+
+def test_a_saved_key_can_be_rotated_in_place(settings: Settings) -> None:
+    strata("create", "--save")
+    old = common.find_key(settings, None)
+    shown = strata("rotate", old.split("_")[1], "--overlap", "0", "--save")
+    new = common.find_key(settings, None)
+    assert new not in shown
+    assert KeyStore(settings.keys_path).authenticate(new)
+    with pytest.raises(Unauthenticated):
+        KeyStore(settings.keys_path).authenticate(old)
+
+
+def test_by_default_the_old_key_holds_for_a_day(settings: Settings) -> None:
+    old = strata("create").strip()
+    made = json.loads(strata("rotate", old.split("_")[1], "--json"))
+    ends = {key.key_id: key.ends_at for key in KeyStore(settings.keys_path).list()}
+    assert ends[old.split("_")[1]] == pytest.approx((time.time() + 24 * 3600) * 1000, abs=60_000)
+    assert ends[made["key_id"]] == 0
+    assert made["key"].startswith(f"strata_{made['key_id']}_")
+
+
+@pytest.mark.parametrize("overlap", ["soon", "1", "-1h", "1w", "1.5h", ""])
+def test_an_overlap_that_is_no_time_is_refused(settings: Settings, overlap: str) -> None:
+    key_id = strata("create").split("_")[1]
+    done = CliRunner().invoke(app, ["keys", "rotate", key_id, f"--overlap={overlap}"])
+    assert done.exit_code == 2
+    assert len(KeyStore(settings.keys_path).list()) == 1
 
 
 def test_an_expiry_in_days_is_kept(settings: Settings) -> None:

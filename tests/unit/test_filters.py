@@ -129,6 +129,10 @@ def test_the_json_form_is_read(raw: Any, condition: Filter) -> None:
         ({"range": {"depth": {"above": 1}}}, "filter.range.depth"),
         ({"range": {"depth": {"gte": float("inf")}}}, "filter.range.depth"),
         ({"contains": {"kind": ["a"]}}, "filter.contains.kind"),
+        ({"contains": {"tags": ["a"] * (MAX_CONDITIONS + 1)}}, "filter"),
+        ({"eq": {"kind": "a\ud800"}}, "filter.eq.kind"),
+        ({"eq": {"attrs." + "a" * 1_000: "x"}}, "filter.eq"),
+        ({"o" * 1_000: []}, f"filter.{'o' * 128}"),
         ({"under": {"category": "strata://shared"}}, "filter.under.category"),
     ],
 )

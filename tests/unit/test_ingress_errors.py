@@ -4,6 +4,7 @@ import asyncio
 import json
 import logging
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -12,14 +13,17 @@ import pytest
 
 from contracts import errors
 from contracts.context import RequestContext
-from contracts.errors import Overloaded, RecallFailed, StageTimeout, StrataError
+from contracts.errors import Overloaded, RateLimited, RecallFailed, StageTimeout, StrataError
 from contracts.requests import SearchMemoryRequest
 from contracts.responses import ErrorBody, SearchMemoryResponse
 from contracts.stages import Assembly, Drop, NextActions, RecheckResult, SeedResult
 from contracts.trace import Degradation, Trace
 from deployments.api import Api
 from deployments.http_errors import error_response
-from deployments.keys import KeyStore
+from deployments.identity.authenticator import open_authenticator
+from deployments.identity.caller import Caller
+from deployments.identity.config import IdentitySettings
+from deployments.identity.keys import KeyStore
 from deployments.logs import Noted, query_hash
 from deployments.openapi import Readiness, document
 from deployments.settings import ServerSettings
@@ -30,6 +34,9 @@ class FakeMetrics:
 
     def __init__(self) -> None:
         self.seen: list[tuple[Any, ...]] = []
+
+    def under_way(self) -> nullcontext[None]:
+        return nullcontext()
 
     def search(self, outcome: str, seconds: float) -> None:
         self.seen.append(("search", outcome))
@@ -42,6 +49,9 @@ class FakeMetrics:
 
     def read(self, level: str, count: int) -> None:
         self.seen.append(("read", level, count))
+
+    def unauthenticated(self, reason: str) -> None:
+        self.seen.append(("unauthenticated", reason))
 
 
 class FakeService:
@@ -80,20 +90,48 @@ def service() -> FakeService:
     return FakeService()
 
 
+class FakeLimits:
+    """Limits that refuse when the test says so."""
+
+    def __init__(self) -> None:
+        self.error: Exception | None = None
+        self.running: list[str] = []
+
+    @asynccontextmanager
+    async def admitted(self, caller: Caller) -> AsyncIterator[None]:
+        if self.error:
+            raise self.error
+        self.running.append(caller.context.account_id)
+        try:
+            yield
+        finally:
+            self.running.remove(caller.context.account_id)
+
+
+@pytest.fixture
+def limits() -> FakeLimits:
+    return FakeLimits()
+
+
 @pytest.fixture
 def metrics() -> FakeMetrics:
     return FakeMetrics()
 
 
 @pytest.fixture
-async def client(service: FakeService, metrics: FakeMetrics, tmp_path: Path) -> AsyncIterator[httpx.AsyncClient]:
+async def client(
+    service: FakeService, metrics: FakeMetrics, limits: FakeLimits, tmp_path: Path
+) -> AsyncIterator[httpx.AsyncClient]:
     keys = KeyStore(tmp_path / "keys.db")
     token, _ = keys.create("acme", user_space="user:alice")
+    authenticator = await open_authenticator(keys, IdentitySettings(), None, metrics.unauthenticated)
 
     async def ready() -> Readiness:
         return Readiness(False, {"planner": "ok"}, "The index is empty.")
 
-    api = Api(service, keys, ready, ServerSettings(max_concurrent=2, max_body_bytes=1024), metrics)  # type: ignore[arg-type]
+    api = Api(
+        service, authenticator, limits.admitted, ready, ServerSettings(max_concurrent=2, max_body_bytes=1024), metrics
+    )  # type: ignore[arg-type]
     transport = httpx.ASGITransport(app=api.app())
     headers = {"Authorization": f"Bearer {token}"}
     async with httpx.AsyncClient(transport=transport, base_url="http://test", headers=headers) as http:
@@ -138,6 +176,48 @@ async def test_beyond_max_concurrent_requests_get_429_at_once(client: httpx.Asyn
     service.gate.set()
     assert [r.status_code for r in await asyncio.gather(*waiting)] == [200, 200]
     assert (await search(client)).status_code == 200
+
+
+async def test_over_a_limit_it_is_429_with_the_time_to_come_again(
+    client: httpx.AsyncClient, service: FakeService, limits: FakeLimits
+) -> None:
+    """Before the body is read; with a code of its own, for it is not the service that is full."""
+    limits.error = RateLimited("The limit of this account on requests a second is reached.", retry_after=12.3)
+    response = await client.post("/v1/search_memory", content=b"no JSON")
+    body = response.json()
+    assert (response.status_code, body["code"], body["retryable"]) == (429, "RET-4292", True)
+    assert response.headers["retry-after"] == "13"
+
+
+async def test_a_request_counts_against_its_account_until_it_is_answered(
+    client: httpx.AsyncClient, service: FakeService, limits: FakeLimits
+) -> None:
+    service.gate = asyncio.Event()
+    waiting = [asyncio.create_task(search(client)) for _ in range(2)]
+    await service.full.wait()
+    assert limits.running == ["acme", "acme"]
+    service.gate.set()
+    service.error = RuntimeError("Broken.")
+    assert [r.status_code for r in await asyncio.gather(*waiting)] == [500, 500]
+    assert not limits.running
+
+
+@pytest.mark.parametrize(
+    ("header", "reason"),
+    [
+        ("", "missing"),
+        ("Bearer strata_0_0", "key_unknown"),
+        ("Bearer é", "key_unknown"),
+        ("Bearer a.b.c", "key_unknown"),
+    ],
+)
+async def test_refused_credentials_are_401_and_counted_and_touch_no_limit(
+    client: httpx.AsyncClient, metrics: FakeMetrics, limits: FakeLimits, header: str, reason: str
+) -> None:
+    limits.error = AssertionError("Nobody is known yet.")
+    response = await client.post("/v1/search_memory", headers={"Authorization": header.encode("latin-1")})
+    assert (response.status_code, response.json()["code"]) == (401, "RET-4011")
+    assert metrics.seen == [("unauthenticated", reason)]
 
 
 async def test_a_long_body_is_413_even_without_a_content_length(client: httpx.AsyncClient) -> None:

@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 
 from contracts.errors import InvalidInput, Unauthenticated
-from deployments.keys import KeyStore
+from deployments.identity.caller import Refused
+from deployments.identity.keys import KeyStore
 
 
 @pytest.fixture
@@ -65,6 +66,71 @@ def test_an_expired_key_is_refused(store: KeyStore) -> None:
     with pytest.raises(Unauthenticated):
         store.authenticate(past)
     assert store.authenticate(future).active()
+
+
+def test_a_rotated_key_has_a_successor_of_the_same_identity_and_holds_for_the_overlap(store: KeyStore) -> None:
+    token, old = store.create("acme", role="agent", agent_space="agent:bot", spaces=["team"])
+    fresh, new = store.rotate(old.key_id, overlap_ms=3_600_000)
+    assert store.authenticate(fresh).context("r") == store.authenticate(token).context("r")
+    assert new.key_id != old.key_id
+    listed = {key.key_id: key for key in store.list()}
+    assert listed[old.key_id].ends_at == pytest.approx(time.time() * 1000 + 3_600_000, abs=60_000)
+    assert listed[new.key_id].ends_at == 0
+
+
+def test_without_an_overlap_the_old_key_ends_at_once(store: KeyStore) -> None:
+    token, old = store.create("acme")
+    fresh, _ = store.rotate(old.key_id, overlap_ms=0)
+    with pytest.raises(Refused) as caught:
+        store.authenticate(token)
+    assert caught.value.reason == "key_revoked"
+    assert store.authenticate(fresh)
+
+
+def test_a_successor_lives_as_long_as_the_old_key_did_and_that_no_longer_for_its_overlap(store: KeyStore) -> None:
+    hour = 3_600_000
+    _, old = store.create("acme", expires_at=int(time.time() * 1000) + hour)
+    _, new = store.rotate(old.key_id, overlap_ms=24 * hour)
+    assert new.expires_at - new.created_at == old.expires_at - old.created_at
+    assert next(key for key in store.list() if key.key_id == old.key_id).ends_at == old.expires_at
+
+
+def test_only_an_active_key_is_rotated_and_only_once(store: KeyStore) -> None:
+    _, revoked = store.create("acme")
+    store.revoke(revoked.key_id)
+    _, expired = store.create("acme", expires_at=1)
+    _, rotated = store.create("acme")
+    store.rotate(rotated.key_id, overlap_ms=60_000)
+    before = store.list()
+    for key_id in (revoked.key_id, expired.key_id, rotated.key_id, "unknown"):
+        with pytest.raises(InvalidInput):
+            store.rotate(key_id, overlap_ms=60_000)
+    assert store.list() == before
+
+
+def test_a_rotated_key_can_be_revoked_before_its_overlap_is_over(store: KeyStore) -> None:
+    token, old = store.create("acme")
+    store.rotate(old.key_id, overlap_ms=60_000)
+    assert store.revoke(old.key_id)
+    with pytest.raises(Unauthenticated):
+        store.authenticate(token)
+    assert not store.revoke(old.key_id)
+
+
+def test_the_last_use_of_a_key_is_listed(store: KeyStore) -> None:
+    _, used = store.create("acme")
+    _, unused = store.create("acme")
+    store.note_use(used.key_id)
+    listed = {key.key_id: key.used_at for key in store.list()}
+    assert listed[used.key_id] == pytest.approx(time.time() * 1000, abs=60_000)
+    assert listed[unused.key_id] == 0
+
+
+def test_a_use_that_can_not_be_written_is_not_missed(store: KeyStore, tmp_path: Path) -> None:
+    _, key = store.create("acme")
+    store.close()
+    (tmp_path / "data" / "keys.db").write_bytes(b"no database at all, but long enough to be looked at as one")
+    store.note_use(key.key_id)
 
 
 def test_keys_are_listed_without_secrets(store: KeyStore) -> None:

@@ -11,7 +11,7 @@ from contracts.context import RequestContext
 from contracts.errors import InvalidUri, TargetForbidden
 from contracts.filters import Eq, Not, Or, matches
 from contracts.query import QueryFilters, TimeRange, TypedQuery
-from contracts.scope import check_target, search_filter, system_filter
+from contracts.scope import check_target, search_filter, system_conditions, system_filter
 
 ANN = RequestContext("acme", "user", "user:ann", "agent:planner")
 AGENT = RequestContext("acme", "agent", agent_space="agent:planner")
@@ -32,18 +32,46 @@ def record(**changes: Any) -> dict[str, Any]:
     } | changes
 
 
-@pytest.mark.parametrize(
-    ("ctx", "spaces"),
-    [
-        (ANN, {"user:ann", "agent:planner", "shared"}),
-        (AGENT, {"agent:planner", "shared"}),
-        (RequestContext("acme", "user", "user:ann", spaces=("team:x",)), {"user:ann", "shared", "team:x"}),
-        (RequestContext("acme"), {"shared"}),
-    ],
-)
-def test_each_role_sees_its_spaces_and_no_other(ctx: RequestContext, spaces: set[str]) -> None:
-    for space in ("user:ann", "user:bob", "agent:planner", "agent:other", "shared", "team:x", ""):
-        assert matches(system_filter(ctx), record(owner_space=space)) is (space in spaces)
+# The role table of docs/api.md: for each kind of key, the spaces it sees of those of its account.
+SPACES = ("user:ann", "user:bob", "agent:planner", "agent:other", "shared", "team:x")
+ROLES = {
+    "a user": (RequestContext("acme", "user", "user:ann"), "user:ann shared"),
+    "a user with an agent": (ANN, "user:ann agent:planner shared"),
+    "a user with a grant": (RequestContext("acme", "user", "user:ann", spaces=("team:x",)), "user:ann shared team:x"),
+    "a user without a space": (RequestContext("acme", "user"), "shared"),
+    "an agent": (AGENT, "agent:planner shared"),
+    "an agent for a user": (RequestContext("acme", "agent", "user:ann", "agent:planner"), ANN.owner_spaces()),
+    "an agent with a grant": (
+        RequestContext("acme", "agent", "", "agent:planner", ("team:x",)),
+        "agent:planner shared team:x",
+    ),
+    "an admin": (ADMIN, SPACES),
+    "an admin with a space": (RequestContext("acme", "admin", "user:ann", spaces=("team:x",)), SPACES),
+    "an unknown role": (RequestContext("acme", "root", "user:ann"), "user:ann shared"),  # type: ignore[arg-type]
+}
+
+
+@pytest.mark.parametrize("name", ROLES)
+def test_each_role_sees_its_spaces_and_no_other(name: str) -> None:
+    """C20: the role table of docs/api.md."""
+    ctx, spaces = ROLES[name]
+    seen = {space for space in SPACES if matches(system_filter(ctx), record(owner_space=space))}
+    assert seen == set(spaces.split() if isinstance(spaces, str) else spaces or ())
+    assert seen == {space for space in SPACES if ctx.may_see(space)}
+    assert not any(matches(system_filter(ctx), record(owner_space=space, account_id="other")) for space in SPACES)
+
+
+def test_each_condition_says_why_a_record_that_fails_it_is_hidden() -> None:
+    hidden = {
+        "forbidden": [{"account_id": "other"}, {"owner_space": "user:bob"}],
+        "inactive": [{"status": "archived"}],
+        "expired": [{"expires_at": 1}],
+    }
+    conditions = system_conditions(ANN)
+    assert conditions.keys() == hidden.keys()
+    for reason, condition in conditions.items():
+        for why, changes in hidden.items():
+            assert all(matches(condition, record(**change)) is (why != reason) for change in changes)
 
 
 def test_an_admin_sees_every_space_of_the_account_and_no_other_account() -> None:

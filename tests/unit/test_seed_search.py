@@ -85,7 +85,7 @@ async def test_a_recall_that_saw_a_part_of_the_index_is_reported_and_its_hits_co
     index.partial = {"keyword": "1 of 3 shards failed"}
     result = await search(index, query())
     assert len(result.hits[0]) == 1
-    assert [each.reason for each in result.degraded] == ["keyword recall is incomplete: 1 of 3 shards failed"]
+    assert [each.reason for each in result.degraded] == ["RET-5001: keyword recall is incomplete: 1 of 3 shards failed"]
 
 
 async def test_a_target_that_holds_nothing_and_does_not_exist_is_ignored_and_reported() -> None:
@@ -94,6 +94,27 @@ async def test_a_target_that_holds_nothing_and_does_not_exist_is_ignored_and_rep
     result = await search(index, query(target_uri="strata://shared/none"))
     assert [hit.uri for hit in result.hits[0]] == ["strata://shared/a"]
     assert result.absent_targets == ("strata://shared/none",)
+
+
+GONE = {"uri": "strata://shared/c", "status": "archived"}
+
+
+async def test_a_target_that_may_not_be_seen_reads_like_one_that_does_not_exist() -> None:
+    """C21: archived, expired and absent are one, in the answer and in the work done."""
+    answers = []
+    for hidden in ({"status": "archived"}, {"expires_at": 1}, {"account_id": "other"}, GONE):
+        index = FakeIndex([record("strata://shared/a", "timeout"), record("strata://shared/b", "x") | hidden])
+        result = await search(index, query(target_uri="strata://shared/b"))
+        answers.append((result.hits, result.absent_targets, index.metas, len(index.recalls)))
+    assert answers.count(answers[0]) == len(answers)
+    assert answers[0][1] == ("strata://shared/b",)
+
+
+async def test_a_space_without_a_match_stays_a_restriction() -> None:
+    """A space is no node of its own, yet it is never absent for those who may see it."""
+    index = FakeIndex([record("strata://shared/a", "timeout")])
+    result = await search(index, query(target_uri="strata://user:ann"))
+    assert (result.hits, result.absent_targets, index.metas) == ([[]], (), [])
 
 
 async def test_a_target_that_exists_but_matches_nothing_stays_a_restriction() -> None:

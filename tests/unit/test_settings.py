@@ -60,6 +60,11 @@ def test_the_files_have_every_setting() -> None:
         ("stages: {colocate: [expander]}", "stages.colocate.0"),
         ("stages: {reader: {deployment: {num_replicas: 0}}}", "stages.reader.deployment.num_replicas"),
         ("scoring: {weights: {vector: 0.7}}", "scoring.weights"),
+        ("identity: {jwt: {secret: hush}}", "identity.jwt.secret"),
+        ("identity: {jwt: {issuer: x, audience: [y], algorithms: [RS256]}}", "identity.jwt"),
+        ("identity: {jwt: {algorithms: [none]}}", "identity.jwt.algorithms.0"),
+        ("limits: {account: {rate_per_s: 0}}", "limits.account.rate_per_s"),
+        ("limits: {accounts: {acme: {burst: 5}}}", "limits.accounts.acme"),
         ("index: {backend: milvus}", "index.backend"),
         ("index: {elastic: {api_key: hush}}", "index.elastic.api_key"),
         ("index: {elastic: {connection: {hosts: [es-1]}}}", "index.elastic.connection.hosts"),
@@ -119,12 +124,12 @@ def test_empty_variables_count_as_not_set() -> None:
 
 
 def test_the_key_of_the_environment_is_not_shown() -> None:
-    assert "secret" not in repr(Environment.read({"STRATA_API_KEY": "strata_1_secret"}))
+    assert "hush" not in repr(Environment.read({"STRATA_API_KEY": "strata_1_hush"}))
 
 
-@pytest.mark.parametrize("name", ["elastic_api_key", "elastic_password"])
+@pytest.mark.parametrize("name", ["jwt_secret", "elastic_api_key", "elastic_password"])
 def test_a_secret_comes_from_its_variable_or_from_the_file_that_another_names(
-    tmp_path: Path, name: Literal["elastic_api_key", "elastic_password"]
+    tmp_path: Path, name: Literal["jwt_secret", "elastic_api_key", "elastic_password"]
 ) -> None:
     variable = f"STRATA_{name.upper()}"
     path = tmp_path / "secret"
@@ -148,7 +153,9 @@ def test_a_secret_file_that_can_not_be_read_is_named_by_its_variable(tmp_path: P
 
 
 def test_secrets_are_shown_by_neither_the_environment_nor_the_settings(tmp_path: Path) -> None:
-    environment = Environment.read({"STRATA_ELASTIC_API_KEY": "hush", "STRATA_ELASTIC_PASSWORD": "hush"})
+    environment = Environment.read(
+        {f"STRATA_{name}": "hush" for name in ("JWT_SECRET", "ELASTIC_API_KEY", "ELASTIC_PASSWORD")}
+    )
     settings = load(write(tmp_path, "index: {backend: elasticsearch}"), environment)
     assert "hush" not in f"{environment!r} {settings!r} {settings.model_dump_json()}"
 
@@ -181,6 +188,7 @@ def test_folders_mean_the_same_in_every_process(tmp_path: Path, monkeypatch: pyt
         data_dir: data
         embedder: {path: model, cache_dir: cache}
         index: {elastic: {connection: {ca_file: ca.pem}}}
+        identity: {jwt: {jwks_file: jwks.json}}
     """
     settings = load(write(tmp_path, text), Environment())
     assert settings.index_dir == tmp_path / "data" / "index"
@@ -188,6 +196,7 @@ def test_folders_mean_the_same_in_every_process(tmp_path: Path, monkeypatch: pyt
     assert settings.embedder.path == tmp_path / "model"
     assert settings.embedder.cache_dir == tmp_path / "cache"
     assert settings.index.elastic.connection.ca_file == tmp_path / "ca.pem"
+    assert settings.identity.jwt.jwks_file == tmp_path / "jwks.json"
 
 
 @pytest.mark.parametrize(
