@@ -180,6 +180,7 @@ class Writer:
 
     async def _begin(self, account_id: str, source_id: str, revisions: int) -> Pending:
         def begin(state: State) -> State:
+            self._refuse_busy(state, source_id)
             number = state.next_revision
             pending = Pending(number, number + revisions - 1, source_id, self._owner, self._lease())
             return state.begun(pending, self._config.keep_seconds)
@@ -251,8 +252,9 @@ class Writer:
             ConfigError: Another writer is busy with the same source.
         """
         state = (await self._ledger.states([account_id]))[account_id]
+        self._refuse_busy(state, source_id)
         for pending in state.pending:
-            if pending.owner == self._owner or pending.lease < now() or pending.owner.dead():
+            if self._left(pending):
                 commit = await self._ledger.commit(account_id, pending.number)
                 if not pending.shown:
                     await self._undo(account_id, pending)
@@ -260,12 +262,19 @@ class Writer:
                     await self._complete(commit)
                 else:
                     await self._end(account_id, pending.number)
-            elif pending.source_id == source_id:
+
+    def _refuse_busy(self, state: State, source_id: str) -> None:
+        for pending in state.pending:
+            if pending.source_id == source_id and not self._left(pending):
                 raise ConfigError(
                     f"Process {pending.owner.pid} on {pending.owner.host} is writing source {source_id!r}.",
                     field="source",
                     remedy="Wait until it is done, or stop it.",
                 )
+
+    def _left(self, pending: Pending) -> bool:
+        """Whether nobody works on a commit any more: it is of this writer, which does one at a time, or of an ended one."""
+        return pending.owner == self._owner or pending.lease < now() or pending.owner.dead()
 
     async def _version_for(self, model: ModelRef) -> Version:
         await self._versions.prepare()

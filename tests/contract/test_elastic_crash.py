@@ -211,7 +211,7 @@ async def test_the_next_write_of_the_same_writer_mends_what_a_failed_one_left(pl
     account = next(accounts)
     index = await place.open(write=True)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(index.client.indices, "refresh", _refuse)
+        patch.setattr(type(index.client.indices), "refresh", _refuse)
         with pytest.raises(Crash):
             await index.put(account, SOURCE, version("new"), MODEL)
     assert await shown(index, account) == "nothing"
