@@ -273,7 +273,7 @@ class Writer:
                 )
 
     def _left(self, pending: Pending) -> bool:
-        """Whether nobody works on a commit any more: it is of this writer, which does one at a time, or of an ended one."""
+        """Whether nobody works on a commit any more: this writer does one at a time, and others have ended."""
         return pending.owner == self._owner or pending.lease < now() or pending.owner.dead()
 
     async def _version_for(self, model: ModelRef) -> Version:
