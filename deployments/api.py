@@ -5,7 +5,6 @@ is encoded once, straight from its structs.
 """
 
 import asyncio
-import re
 import time
 import uuid
 from collections.abc import Awaitable, Callable, Iterator
@@ -22,7 +21,7 @@ from contracts.context import RequestContext
 from contracts.errors import BodyTooLarge, Overloaded
 from contracts.requests import ReadBatchRequest, ReadMemoryRequest, SearchMemoryRequest
 from contracts.responses import ReadBatchResponse, ReadMemoryResponse, SearchMemoryResponse
-from deployments.http_errors import as_strata_error, error_response, json_response
+from deployments.http_errors import REQUEST_ID, as_strata_error, error_response, json_response
 from deployments.identity.authenticator import Authenticator
 from deployments.identity.caller import Caller
 from deployments.logs import RequestLog, take_notes
@@ -33,8 +32,6 @@ from deployments.settings import ServerSettings
 
 Body = TypeVar("Body", bound=BaseModel)
 Answer = TypeVar("Answer")
-
-_REQUEST_ID = re.compile(r"[!-~]{1,128}")
 
 
 class Api:
@@ -182,7 +179,7 @@ def request_id_of(request: Request) -> str:
     Serve's proxy makes one where there is none, and sends it back with the answer.
     """
     given = request.headers.get("x-request-id", "")
-    return given if _REQUEST_ID.fullmatch(given) else uuid.uuid4().hex
+    return given if REQUEST_ID.fullmatch(given) else uuid.uuid4().hex
 
 
 async def _http_error(request: Request, error: Exception) -> Response:

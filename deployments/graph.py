@@ -17,7 +17,7 @@ from ray.serve.deployment import Application
 from ray.serve.schema import ApplicationStatus, ApplicationStatusOverview, LoggingConfig
 
 from contracts.errors import ConfigError, Overloaded
-from deployments.faults import faulty
+from deployments.faults.replica import faulty
 from deployments.ingress import Ingress
 from deployments.limits.replica import LimitsReplica
 from deployments.settings import Environment, Settings, resolved
@@ -76,7 +76,7 @@ def build(settings: Settings, *, faults: bool = False) -> Application:
     }
     remote = {name: stage for name, stage in graph.items() if name not in stages.colocate}
     # The ingress refuses by itself beyond max_concurrent, with a proper answer. Serve's own limit stands behind, for an
-    # ingress that is gone or does not get to it; then the proxy refuses, in plain text.
+    # ingress that is gone or does not get to it; then the proxy refuses.
     limits = {
         "max_ongoing_requests": 2 * settings.server.max_concurrent,
         "backpressure_config": {"status_code": Overloaded.http_status, "retry_after_s": Overloaded.retry_after},

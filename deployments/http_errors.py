@@ -1,6 +1,7 @@
 """The one place that maps errors to HTTP."""
 
 import math
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -27,7 +28,10 @@ _OWN_CODES: Mapping[str, type[RequestError]] = {
     "top_k": TopKOutOfRange,
     "score_threshold": ThresholdOutOfRange,
 }
+# Ids of requests that are fit for logs.
+REQUEST_ID = re.compile(r"[!-~]{1,128}")
 _JSON = "application/json"
+_MAX_FIELD = 256
 
 
 def json_response(body: object, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
@@ -65,7 +69,8 @@ def as_strata_error(error: Exception) -> StrataError:
 
 
 def _invalid_body(first: Any) -> RequestError:
-    field = ".".join(str(part) for part in first["loc"])
+    # A caller chooses the names of fields that it makes up.
+    field = ".".join(str(part) for part in first["loc"])[:_MAX_FIELD]
     kind = _OWN_CODES.get(field, InvalidBody)
     match first["type"]:
         case "extra_forbidden":

@@ -19,7 +19,7 @@ _ERRORS = {
     422: "The body has the wrong shape; `field` names the place: RET-4220.",
     429: "The service has no room: RET-4291; the account or key is over a limit: RET-4292. `Retry-After` says when.",
     500: "An unexpected failure.",
-    503: "A stage is down: RET-5001 to RET-5004. Retry.",
+    503: "A stage is down: RET-5001 to RET-5004, RET-5042. Retry.",
     504: "A stage ran out of time: RET-5041. Retry.",
 }
 

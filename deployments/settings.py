@@ -146,10 +146,12 @@ class RaySettings(Strict):
             "RAY_SERVE_RUN_USER_CODE_IN_SEPARATE_THREAD": "0",
             "RAY_SERVE_USE_GRPC_BY_DEFAULT": "1",
             "RAY_SERVE_LOG_TO_STDERR": "0",
+            "RAY_SERVE_HTTP_PROXY_CALLBACK_IMPORT_PATH": "deployments.proxy:middlewares",
             "RAY_USAGE_STATS_ENABLED": "0",
         },
         description="Serve's switches for a cluster started here. These save a thread hop and the object store a call; "
-        "the price: code that blocks in a replica would also stall its health checks. Ray's usage reports are off.",
+        "the price: code that blocks in a replica would also stall its health checks. The proxy's own errors get our "
+        "shape. Ray's usage reports are off.",
     )
 
 

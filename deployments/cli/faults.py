@@ -14,7 +14,7 @@ from contracts.errors import StrataError
 from deployments.cli.common import JsonOption
 
 if TYPE_CHECKING:
-    from deployments.fault_matrix import Row
+    from deployments.faults.matrix import Row
     from deployments.lifecycle import Run
 
 _UNEXPECTED = 1
@@ -28,17 +28,17 @@ def faults(as_json: JsonOption = False) -> None:
     """
     from deployments.cli import render  # noqa: PLC0415
     from deployments.cli.service import stop, stopping_on_sigterm  # noqa: PLC0415
-    from deployments.fault_matrix import EXPECTATIONS, table  # noqa: PLC0415
+    from deployments.faults.matrix import EXPECTATIONS, table  # noqa: PLC0415
     from deployments.lifecycle import Service, free_port  # noqa: PLC0415
 
     rows: list[Row] = []
     with TemporaryDirectory(prefix="strata-faults-") as name, stopping_on_sigterm():
         service, port = Service(Path(name)), free_port()
-        command = [sys.executable, "-m", "deployments.fault_run", "--folder", name, "--port", str(port)]
+        command = [sys.executable, "-m", "deployments.faults.run", "--folder", name, "--port", str(port)]
         run = service.start(command, url=f"http://127.0.0.1:{port}", config="", detach=False)
         try:
             with Console(stderr=True).status("Starting a graph …") as status:
-                for row in _rows(run, Path(name)):
+                for row in rows_of(run, Path(name)):
                     rows.append(row)
                     status.update(f"{len(rows)} of {len(EXPECTATIONS)}: {row.stage} {row.fault}")
             if len(rows) < len(EXPECTATIONS):
@@ -53,12 +53,12 @@ def faults(as_json: JsonOption = False) -> None:
         raise typer.Exit(_UNEXPECTED)
 
 
-def _rows(run: "Run", folder: Path) -> "Iterator[Row]":
+def rows_of(run: "Run", folder: Path) -> "Iterator[Row]":
     """The rows as they come, until the run ends."""
     import msgspec  # noqa: PLC0415
 
-    from deployments.fault_matrix import Row  # noqa: PLC0415
-    from deployments.fault_run import ROWS  # noqa: PLC0415
+    from deployments.faults.matrix import Row  # noqa: PLC0415
+    from deployments.faults.run import ROWS  # noqa: PLC0415
 
     path, seen, alive = folder / ROWS, 0, True
     while alive:

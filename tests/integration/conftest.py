@@ -16,7 +16,7 @@ from ray import serve
 from contracts.trace import STAGES
 from deployments import graph
 from deployments.backends import open_writer
-from deployments.fault_matrix import Row, table
+from deployments.faults.matrix import Row, table
 from deployments.identity.keys import KeyStore
 from deployments.lifecycle import free_port
 from deployments.settings import Environment, RaySettings, Settings, parse, resolved

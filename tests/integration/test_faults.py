@@ -20,8 +20,9 @@ from ray.serve.schema import LoggingConfig
 from contracts.errors import StageDown, StageTimeout
 from contracts.trace import STAGES
 from deployments import graph
-from deployments.fault_matrix import EXPECTATIONS, FAULTY_STAGES, READER, Expectation, Matrix, Row, tuned
-from deployments.faults import Switches
+from deployments.faults.matrix import EXPECTATIONS, FAULTY_STAGES, READER, Expectation, Row
+from deployments.faults.probe import Matrix, tuned
+from deployments.faults.replica import Switches
 from deployments.ingress import Ingress
 from deployments.settings import Settings
 from tests.integration.conftest import Cluster, eventually
@@ -150,19 +151,20 @@ async def test_callers_with_little_time_open_no_circuit_for_the_others(faulty: F
 
 
 async def test_an_ingress_that_dies_leaves_nobody_waiting(faulty: Faulty) -> None:
-    """What is under way fails; of what comes then Serve's proxy queues a part, and refuses the rest in plain text."""
+    """What is under way fails; of what comes then Serve's proxy queues a part, and refuses the rest."""
     await faulty.healthy()
     (ingress,) = [replica["pid"] for replica in replicas() if "ingress" in replica["actor_name"]]
     async with faulty.switches.fault("planner", "hangs"):
         begun = asyncio.gather(*(faulty.ask("planner") for _ in range(4)))
         await eventually(lambda: faulty.switches.stuck("planner"))
         os.kill(ingress, signal.SIGKILL)
-    assert {response.status_code for response in await begun} <= {200, 500}
+    lost = await begun
+    assert {(response.status_code, response.json()["code"]) for response in lost} == {(503, "RET-5004")}
+    assert all(response.json()["retryable"] and response.headers["retry-after"] == "1" for response in lost)
     responses = await asyncio.gather(*(faulty.ask("planner") for _ in range(200)))
     refused = [response for response in responses if response.status_code == 429]
     assert {response.status_code for response in responses} == {200, 429}
-    assert {response.headers["retry-after"] for response in refused} == {"1"}
-    assert "text/plain; charset=utf-8" in {response.headers["content-type"] for response in refused}
+    assert {(response.json()["code"], response.headers["retry-after"]) for response in refused} == {("RET-4291", "1")}
     await faulty.healthy()
 
 

