@@ -45,7 +45,7 @@ class RedactionConfig(BaseModel):
             try:
                 empty = _compile(pattern).search("")
             except re2.error as error:
-                raise ValueError(f"RE2 does not take the pattern {name}: {error}") from None
+                raise ValueError(f"RE2 does not take the pattern {name}: {error.args[0].decode()}") from None
             if empty:
                 raise ValueError(f"the pattern {name} matches the empty text")
         return patterns

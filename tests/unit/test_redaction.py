@@ -226,7 +226,7 @@ class TestConfiguration:
     @pytest.mark.parametrize(
         ("changes", "reason"),
         [
-            ({"patterns": {"bad": "("}}, "bad"),
+            ({"patterns": {"bad": "("}}, r"the pattern bad: missing \): \("),
             ({"patterns": {"behind": "(?<=x)y"}}, "behind"),
             ({"patterns": {"again": r"(a)\1"}}, "again"),
             ({"patterns": {"empty": "x*"}}, "empty"),
