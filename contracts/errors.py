@@ -12,6 +12,7 @@
     │   ├── InvalidInput        RET-4006  400   an ingest file or record
     │   ├── BodyTooLarge        RET-4130  413
     │   ├── InvalidBody         RET-4220  422   a request body of the wrong shape
+    │   │   └── MissingDimension RET-4222 422   a corpus's mandatory dimension
     │   ├── Unauthenticated     RET-4011  401
     │   ├── TargetForbidden     RET-4031  403
     │   ├── ReadForbidden       RET-4032  403
@@ -24,6 +25,7 @@
     │   ├── StageFailed         RET-5004  503   any other stage
     │   ├── StageTimeout        RET-5041  504
     │   └── StageDown           RET-5042  503   its circuit is open
+    ├── DatabaseDown            RET-5031  503   the SQL database can't be asked
     └── ConfigError             CONFIG_ERROR 500 refused at start
 
 RET-4041 (target absent) and RET-4221 (planner unsure) are warnings, not errors: see ``contracts.trace``.
@@ -133,6 +135,12 @@ class InvalidBody(RequestError):
     http_status = 422
 
 
+class MissingDimension(InvalidBody):
+    """A dimension that a corpus demands of every search or ingest is missing; nothing was searched (R6)."""
+
+    code = "RET-4222"
+
+
 class Unauthenticated(RequestError):
     """No credentials, or ones that are not valid; why not is not told."""
 
@@ -213,6 +221,15 @@ class StageDown(StageError):
     """A stage was not asked: it failed too often just now, and its circuit breaker is open."""
 
     code = "RET-5042"
+
+
+class DatabaseDown(StrataError):
+    """The SQL database can't be asked, or refused; nothing was written."""
+
+    code = "RET-5031"
+    http_status = 503
+    retryable = True
+    retry_after = 1.0
 
 
 class ConfigError(StrataError):

@@ -5,6 +5,8 @@ Recall has the index apply it; the rechecker and the reader apply it once more t
 
 import time
 
+import msgspec
+
 from contracts.context import RequestContext
 from contracts.errors import TargetForbidden
 from contracts.filters import Eq, Filter, In, Not, Range, Under, all_of
@@ -57,6 +59,11 @@ def system_filter(ctx: RequestContext) -> Filter:
 def search_filter(ctx: RequestContext, query: TypedQuery, caller: Filter | None = None) -> Filter:
     """The conditions of :func:`search_conditions` as one filter."""
     return all_of(*search_conditions(ctx, query, caller).values())
+
+
+def narrowed(ctx: RequestContext, space: str) -> RequestContext:
+    """The same caller with one space, and what all share; whether they may see it has been decided before."""
+    return msgspec.structs.replace(ctx, role="agent", user_space="", agent_space=space, spaces=())
 
 
 def check_target(ctx: RequestContext, target_uri: str) -> str:
