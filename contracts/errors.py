@@ -10,12 +10,15 @@
     │   ├── InvalidFilter       RET-4004  400
     │   ├── InvalidUri          RET-4005  400
     │   ├── InvalidInput        RET-4006  400   an ingest file or record
+    │   ├── BodyTimeout         RET-4080  408
     │   ├── BodyTooLarge        RET-4130  413
     │   ├── InvalidBody         RET-4220  422   a request body of the wrong shape
     │   │   └── MissingDimension RET-4222 422   a corpus's mandatory dimension
+    │   ├── UpstreamRefused     RET-4241  422   or the status that the upstream service gave
     │   ├── Unauthenticated     RET-4011  401
     │   ├── TargetForbidden     RET-4031  403
     │   ├── ReadForbidden       RET-4032  403
+    │   ├── NotFound            RET-4042  404   a corpus, or a receipt
     │   └── Overloaded          RET-4291  429
     │       └── RateLimited     RET-4292  429   this caller, not the service
     ├── StageError                        a stage could not do its part (5xx, retryable)
@@ -26,6 +29,8 @@
     │   ├── StageTimeout        RET-5041  504
     │   └── StageDown           RET-5042  503   its circuit is open
     ├── DatabaseDown            RET-5031  503   the SQL database can't be asked
+    ├── UpstreamFailed          RET-5051  502   a service that answers for us
+    │   └── UpstreamTimeout     RET-5052  504
     └── ConfigError             CONFIG_ERROR 500 refused at start
 
 RET-4041 (target absent) and RET-4221 (planner unsure) are warnings, not errors: see ``contracts.trace``.
@@ -44,15 +49,23 @@ class StrataError(Exception):
         remedy: What to do about it; empty when there is nothing to do but retry.
         stage: The stage that raised it; empty outside the graph.
         retry_after: Seconds after which it is worth trying again, 0 for no such advice; by default what the class says.
+        http_status: The status that another service gave; by default what the class says.
     """
 
     code: ClassVar[str] = "RET-5000"
-    http_status: ClassVar[int] = 500
+    http_status: int = 500
     retryable: ClassVar[bool] = False
     retry_after: float = 0.0
 
     def __init__(
-        self, message: str, *, field: str = "", remedy: str = "", stage: str = "", retry_after: float | None = None
+        self,
+        message: str,
+        *,
+        field: str = "",
+        remedy: str = "",
+        stage: str = "",
+        retry_after: float | None = None,
+        http_status: int | None = None,
     ) -> None:
         super().__init__(message)
         self.message = message
@@ -61,10 +74,13 @@ class StrataError(Exception):
         self.stage = stage
         if retry_after is not None:
             self.retry_after = retry_after
+        if http_status is not None:
+            self.http_status = http_status
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Rebuild with all keyword parts, which ``Exception`` by itself would lose."""
-        return _rebuild, (type(self), self.message, self.field, self.remedy, self.stage, self.retry_after)
+        parts = (self.message, self.field, self.remedy, self.stage, self.retry_after, self.http_status)
+        return _rebuild, (type(self), *parts)
 
     def __str__(self) -> str:
         where = f" [{self.stage}]" if self.stage else ""
@@ -73,9 +89,9 @@ class StrataError(Exception):
 
 
 def _rebuild(
-    kind: type[StrataError], message: str, field: str, remedy: str, stage: str, retry_after: float
+    kind: type[StrataError], message: str, field: str, remedy: str, stage: str, retry_after: float, http_status: int
 ) -> StrataError:
-    return kind(message, field=field, remedy=remedy, stage=stage, retry_after=retry_after)
+    return kind(message, field=field, remedy=remedy, stage=stage, retry_after=retry_after, http_status=http_status)
 
 
 class RequestError(StrataError):
@@ -121,6 +137,14 @@ class InvalidInput(RequestError):
     code = "RET-4006"
 
 
+class BodyTimeout(RequestError):
+    """The request body did not come in time; nothing was searched."""
+
+    code = "RET-4080"
+    http_status = 408
+    retryable = True
+
+
 class BodyTooLarge(RequestError):
     """The request body is longer than the server takes."""
 
@@ -139,6 +163,13 @@ class MissingDimension(InvalidBody):
     """A dimension that a corpus demands of every search or ingest is missing; nothing was searched (R6)."""
 
     code = "RET-4222"
+
+
+class UpstreamRefused(RequestError):
+    """The service that should answer refused the request; its own status and words are passed on (G8)."""
+
+    code = "RET-4241"
+    http_status = 422
 
 
 class Unauthenticated(RequestError):
@@ -160,6 +191,13 @@ class ReadForbidden(RequestError):
 
     code = "RET-4032"
     http_status = 403
+
+
+class NotFound(RequestError):
+    """There is no corpus or no receipt of that name; what a caller may not know of is not told apart."""
+
+    code = "RET-4042"
+    http_status = 404
 
 
 class Overloaded(RequestError):
@@ -229,6 +267,25 @@ class DatabaseDown(StrataError):
     code = "RET-5031"
     http_status = 503
     retryable = True
+    retry_after = 1.0
+
+
+class UpstreamFailed(StrataError):
+    """A service that answers for this one failed, can't be reached, or answered what nobody understands.
+
+    Its own status is passed on where it gave one (G8).
+    """
+
+    code = "RET-5051"
+    http_status = 502
+    retryable = True
+
+
+class UpstreamTimeout(UpstreamFailed):
+    """A service that answers for this one did not do so in time."""
+
+    code = "RET-5052"
+    http_status = 504
     retry_after = 1.0
 
 

@@ -1,16 +1,54 @@
 """Request bodies at the HTTP edge (seed 1 §4.1): strict pydantic, unknown fields refused by name."""
 
 import math
+import re
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from contracts.errors import BlankQuery, ThresholdOutOfRange, TopKOutOfRange
+from contracts.errors import BlankQuery, InvalidBody, RequestError, ThresholdOutOfRange, TopKOutOfRange
 from contracts.query import ContextType
 from contracts.uri import parse_space
 
 MAX_TOP_K = 50
 MAX_QUERY = 8192
+# NUL, and lone surrogates, which no text in UTF-8 has.
+_NO_TEXT = re.compile(r"[\0\ud800-\udfff]")
+_MAX_FIELD = 256
+
+
+def check_query(query: str) -> None:
+    """Refuse what is no query.
+
+    Raises:
+        BlankQuery
+    """
+    if not query.strip() or len(query) > MAX_QUERY or _NO_TEXT.search(query):
+        raise BlankQuery(
+            "query is blank or not text.", field="query", remedy=f"Send 1..{MAX_QUERY} characters of text."
+        )
+
+
+def check_top_k(top_k: int) -> None:
+    """Refuse a number of hits that can't be had.
+
+    Raises:
+        TopKOutOfRange
+    """
+    if not 1 <= top_k <= MAX_TOP_K:
+        raise TopKOutOfRange("top_k is out of range.", field="top_k", remedy=f"Send 1..{MAX_TOP_K}.")
+
+
+def check_threshold(threshold: float | None, *, field: str) -> None:
+    """Refuse a threshold that is none; ``None`` is the server's own.
+
+    Raises:
+        ThresholdOutOfRange
+    """
+    if threshold is not None and not (math.isfinite(threshold) and 0 <= threshold <= 1):
+        raise ThresholdOutOfRange(f"{field} is out of range.", field=field, remedy="Send 0..1.")
 
 
 class Strict(BaseModel):
@@ -71,17 +109,9 @@ class SearchMemoryRequest(Strict):
         Raises:
             BlankQuery, TopKOutOfRange, ThresholdOutOfRange, InvalidUri
         """
-        if not self.query.strip() or len(self.query) > MAX_QUERY or "\x00" in self.query:
-            raise BlankQuery(
-                "query is blank or not text.",
-                field="query",
-                remedy=f"Send 1..{MAX_QUERY} characters of text.",
-            )
-        if not 1 <= self.top_k <= MAX_TOP_K:
-            raise TopKOutOfRange("top_k is out of range.", field="top_k", remedy=f"Send 1..{MAX_TOP_K}.")
-        limit = self.score_threshold
-        if limit is not None and not (math.isfinite(limit) and 0 <= limit <= 1):
-            raise ThresholdOutOfRange("score_threshold is out of range.", field="score_threshold", remedy="Send 0..1.")
+        check_query(self.query)
+        check_top_k(self.top_k)
+        check_threshold(self.score_threshold, field="score_threshold")
         if self.owner_space is not None:
             parse_space(self.owner_space)
 
@@ -95,7 +125,7 @@ class ReadMemoryRequest(Strict):
     level: Literal["L1", "L2"] = "L1"
     expand_relations: bool = False
     max_relations: int = Field(0, ge=0, le=100)
-    include_debug: bool = False
+    include_debug: bool = Field(False, description="Changes nothing: the trace of a read is always whole.")
 
 
 class ReadBatchRequest(Strict):
@@ -103,3 +133,27 @@ class ReadBatchRequest(Strict):
 
     uris: list[str] = Field(min_length=1, max_length=50)
     level: Literal["L1", "L2"] = "L1"
+
+
+def request_error(
+    error: ValidationError, own_codes: Mapping[str, type[RequestError]] = MappingProxyType({})
+) -> RequestError:
+    """What is wrong with a body of the wrong shape, in words: its first fault, with the dotted field.
+
+    Args:
+        error: As pydantic found it.
+        own_codes: Errors other than ``InvalidBody`` by field.
+    """
+    first = error.errors(include_input=False, include_url=False, include_context=False)[0]
+    # A caller chooses the names of fields that it makes up.
+    field = ".".join(str(part) for part in first["loc"])[:_MAX_FIELD]
+    kind = own_codes.get(field, InvalidBody)
+    match first["type"]:
+        case "extra_forbidden":
+            return kind("The body has an unknown field.", field=field, remedy="Remove it.")
+        case "missing":
+            return kind("The body lacks a field.", field=field, remedy="Add it.")
+        case "json_invalid":
+            return kind("The body is no JSON.", remedy="Send a JSON object.")
+        case _:
+            return kind(f"{first['msg']}.", field=field, remedy="See /docs for the fields.")

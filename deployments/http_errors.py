@@ -3,7 +3,6 @@
 import math
 import re
 from collections.abc import Mapping
-from typing import Any
 
 import msgspec
 from pydantic import ValidationError
@@ -12,13 +11,14 @@ from starlette.responses import Response
 
 from contracts.errors import (
     BlankQuery,
-    InvalidBody,
+    BodyTimeout,
     RequestError,
     StrataError,
     ThresholdOutOfRange,
     TopKOutOfRange,
     Unauthenticated,
 )
+from contracts.requests import request_error
 from contracts.responses import ErrorBody
 from deployments.logs import log_unexpected
 
@@ -31,7 +31,6 @@ _OWN_CODES: Mapping[str, type[RequestError]] = {
 # Ids of requests that are fit for logs.
 REQUEST_ID = re.compile(r"[!-~]{1,128}")
 _JSON = "application/json"
-_MAX_FIELD = 256
 
 
 def json_response(body: object, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
@@ -51,12 +50,22 @@ def error_response(error: Exception, request_id: str) -> Response:
         body = ErrorBody(request_id, f"HTTP-{error.status_code}", str(error.detail))
         return json_response(body, error.status_code, error.headers)
     known = as_strata_error(error)
+    return json_response(error_body(error, request_id), known.http_status, _headers(known))
+
+
+def error_body(error: Exception, request_id: str) -> ErrorBody:
+    """What is told of an error; of one that nobody foresaw the place goes to the log.
+
+    Args:
+        error: As for :func:`error_response`.
+        request_id: Goes into the body.
+    """
+    known = as_strata_error(error)
     if type(known) is StrataError:
         log_unexpected(error, "the ingress")
-    body = ErrorBody(
+    return ErrorBody(
         request_id, known.code, known.message, known.field, known.remedy, known.stage, retryable=known.retryable
     )
-    return json_response(body, known.http_status, _headers(known))
 
 
 def as_strata_error(error: Exception) -> StrataError:
@@ -64,27 +73,15 @@ def as_strata_error(error: Exception) -> StrataError:
     if isinstance(error, StrataError):
         return error
     if isinstance(error, ValidationError):
-        return _invalid_body(error.errors(include_input=False, include_url=False, include_context=False)[0])
+        return request_error(error, _OWN_CODES)
     return StrataError("The service failed unexpectedly.", remedy="Report it with the request_id.")
-
-
-def _invalid_body(first: Any) -> RequestError:
-    # A caller chooses the names of fields that it makes up.
-    field = ".".join(str(part) for part in first["loc"])[:_MAX_FIELD]
-    kind = _OWN_CODES.get(field, InvalidBody)
-    match first["type"]:
-        case "extra_forbidden":
-            return kind("The body has an unknown field.", field=field, remedy="Remove it.")
-        case "missing":
-            return kind("The body lacks a field.", field=field, remedy="Add it.")
-        case "json_invalid":
-            return kind("The body is no JSON.", remedy="Send a JSON object.")
-        case _:
-            return kind(f"{first['msg']}.", field=field, remedy="See /docs for the fields.")
 
 
 def _headers(error: StrataError) -> dict[str, str]:
     if isinstance(error, Unauthenticated):
         return {"WWW-Authenticate": "Bearer"}
+    if isinstance(error, BodyTimeout):
+        # What is still to come is no request (RFC 9110, 15.5.9).
+        return {"Connection": "close"}
     # Whole seconds, and none too early.
     return {"Retry-After": str(math.ceil(error.retry_after))} if error.retry_after else {}

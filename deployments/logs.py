@@ -69,12 +69,18 @@ class Noted(Generic[In, Out]):
         return result
 
 
+def json_log() -> structlog.BoundLogger:
+    """Serve's log, a line of JSON an event."""
+    render = structlog.processors.JSONRenderer(ensure_ascii=False)
+    log: structlog.BoundLogger = structlog.wrap_logger(logger, processors=[render], wrapper_class=structlog.BoundLogger)
+    return log
+
+
 class RequestLog:
     """The log of requests."""
 
     def __init__(self) -> None:
-        render = structlog.processors.JSONRenderer(ensure_ascii=False)
-        self._log = structlog.wrap_logger(logger, processors=[render], wrapper_class=structlog.BoundLogger)
+        self._log = json_log()
 
     def searched(
         self, ctx: RequestContext, request: SearchMemoryRequest, answer: SearchMemoryResponse, notes: Notes

@@ -31,7 +31,7 @@ logger = logging.getLogger("ray.serve")
 
 _ENCODER = msgspec.msgpack.Encoder()
 _OK, _ERROR = b"\x00", b"\x01"
-_ERROR_FIELDS = msgspec.msgpack.Decoder(tuple[str, str, str, str, str])
+_ERROR_FIELDS = msgspec.msgpack.Decoder(tuple[str, str, str, str, str, float, int])
 _ERROR_CLASSES = {
     kind.__name__: kind for kind in vars(errors).values() if isinstance(kind, type) and issubclass(kind, StrataError)
 }
@@ -53,7 +53,8 @@ def encode_result(result: object) -> bytes:
 
 def encode_error(error: StrataError) -> bytes:
     """Pack what a stage raised."""
-    return _ERROR + _ENCODER.encode((type(error).__name__, error.message, error.field, error.remedy, error.stage))
+    parts = (error.message, error.field, error.remedy, error.stage, error.retry_after, error.http_status)
+    return _ERROR + _ENCODER.encode((type(error).__name__, *parts))
 
 
 def decode_reply(reply: bytes, decoder: "msgspec.msgpack.Decoder[Out]") -> Out:
@@ -66,8 +67,9 @@ def decode_reply(reply: bytes, decoder: "msgspec.msgpack.Decoder[Out]") -> Out:
     body = memoryview(reply)[1:]
     if reply[:1] == _OK:
         return decoder.decode(body)
-    kind, message, field, remedy, stage = _ERROR_FIELDS.decode(body)
-    raise _ERROR_CLASSES.get(kind, StageFailed)(message, field=field, remedy=remedy, stage=stage)
+    kind, message, field, remedy, stage, retry_after, http_status = _ERROR_FIELDS.decode(body)
+    error = _ERROR_CLASSES.get(kind, StageFailed)
+    raise error(message, field=field, remedy=remedy, stage=stage, retry_after=retry_after, http_status=http_status)
 
 
 def connect(handle: DeploymentHandle[Any]) -> DeploymentHandle[Any]:
@@ -166,5 +168,13 @@ class RemoteStage(Generic[In, Out]):
         Raises:
             StageError: None answered within ``seconds``.
         """
-        answer: ModelRef | None = await _within(seconds, self._handle.options(method_name="describe"))
+        answer: ModelRef | None = await self.ask("describe", seconds)
         return answer
+
+    async def ask(self, method: str, seconds: float) -> Any:
+        """Call a method without arguments on a replica.
+
+        Raises:
+            StageError: None answered within ``seconds``.
+        """
+        return await _within(seconds, self._handle.options(method_name=method))

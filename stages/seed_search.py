@@ -25,7 +25,13 @@ class SeedSearchConfig(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    seeds: int = Field(100, ge=1, le=1000, description="Seeds kept a typed query: what later stages have to carry.")
+    seeds: int = Field(
+        100,
+        ge=1,
+        le=1000,
+        description="Seeds kept a typed query, though never fewer than each recall is asked for (chain.limit): what "
+        "later stages have to carry.",
+    )
 
 
 class SeedSearch:

@@ -103,7 +103,8 @@ class Matrix:
         ms = (time.perf_counter() - started) * 1000
         answer = response.json()
         if response.status_code != HTTPStatus.OK:
-            return Call(response.status_code, (answer["code"],), ms, answer["retryable"])
+            again = answer["retryable"] and "retry-after" in response.headers
+            return Call(response.status_code, (answer["code"],), ms, again)
         degraded = answer.get("degraded", [])
         codes = tuple(part["reason"].split(":")[0] for part in degraded if part["stage"] == stage)
         return Call(response.status_code, tuple(dict.fromkeys(codes)), ms, _whole(path, answer))

@@ -27,7 +27,10 @@ class JwtSettings(BaseModel):
     jwks_file: Path | None = Field(None, description="JWKS of the issuer; read again as jwks_max_age_s says.")
     jwks_url: str | None = Field(None, description="The same from a URL: https, or http on this machine.")
     jwks_max_age_s: float = Field(
-        300, gt=0, description="Age at which the keys are fetched anew. A key taken out holds at most that much longer."
+        300,
+        gt=0,
+        description="Age beyond which the keys must be fetched anew; busy ingresses do so at half of it. A key taken "
+        "out holds at most that much longer.",
     )
     jwks_refresh_s: float = Field(
         10, gt=0, description="Least time between two fetches, whatever unknown keys tokens name. Spares the issuer."

@@ -2,9 +2,9 @@
 
 import asyncio
 import logging
+import math
 import time
-from collections.abc import Callable, Sequence
-from functools import partial
+from collections.abc import Awaitable, Callable, Sequence
 
 import httpx
 from jwt import PyJWK, PyJWKSet
@@ -23,9 +23,10 @@ class Jwks:
     When fetching fails, the last keys go on to hold. Belongs to one event loop.
 
     Args:
-        fetch: Reads the JWKS, as JSON text; called in a thread.
+        fetch: Reads the JWKS, as JSON text; cancelled when it takes too long.
         algorithms: Keys for others are not taken.
-        max_age_s: Age at which the keys are fetched anew, beside the requests.
+        max_age_s: Age beyond which the keys hold only after a try to fetch them anew. At half of it they are fetched
+            beside the requests, so that these seldom wait.
         refresh_s: Least time between two fetches.
         timeout_s: Longest wait for a fetch.
         clock: Seconds that only ever grow.
@@ -33,7 +34,7 @@ class Jwks:
 
     def __init__(
         self,
-        fetch: Callable[[], str],
+        fetch: Callable[[], Awaitable[str]],
         algorithms: Sequence[str],
         *,
         max_age_s: float,
@@ -48,7 +49,8 @@ class Jwks:
         self._timeout = timeout_s
         self._clock = clock
         self._keys: Sequence[PyJWK] = ()
-        self._stale_at = self._next_at = clock()
+        self._renew_at = self._stale_at = self._next_at = clock()
+        self._tried_at = -math.inf
         self._fetching: asyncio.Task[None] | None = None
 
     async def find(self, algorithm: str, key_id: str | None) -> PyJWK:
@@ -62,8 +64,9 @@ class Jwks:
             Refused: No such key, even after a fetch where one was due.
             StageFailed: No keys could be had so far.
         """
-        if self._clock() >= self._stale_at:
-            self._refresh()
+        now = self._clock()
+        if now >= self._renew_at and (fetching := self._refresh()) and self._tried_at < self._stale_at <= now:
+            await asyncio.shield(fetching)
         key = self._match(algorithm, key_id)
         if key is None and (fetching := self._refresh()):
             await asyncio.shield(fetching)
@@ -81,11 +84,12 @@ class Jwks:
             OSError, httpx.HTTPError, TimeoutError: They can't be had.
             ValueError: What came holds no usable key.
         """
-        self._next_at = self._clock() + self._pause
+        now = self._clock()
+        self._next_at = now + self._pause
         async with asyncio.timeout(self._timeout):
-            text = await asyncio.to_thread(self._fetch)
+            text = await self._fetch()
         self._keys = usable_keys(text, self._algorithms)
-        self._stale_at = self._clock() + self._max_age
+        self._renew_at, self._stale_at = now + self._max_age / 2, now + self._max_age
 
     def _match(self, algorithm: str, key_id: str | None) -> PyJWK | None:
         found = [key for key in self._keys if key.algorithm_name == algorithm and key_id in (None, key.key_id)]
@@ -98,11 +102,13 @@ class Jwks:
         return self._fetching
 
     async def _try_load(self) -> None:
+        started = self._clock()
         try:
             await self.load()
         except (OSError, httpx.HTTPError, ValueError) as error:
             logger.warning("The JWKS can't be had: %s", type(error).__name__)
         finally:
+            self._tried_at = started
             self._fetching = None
 
 
@@ -122,15 +128,17 @@ def usable_keys(text: str, algorithms: Sequence[str]) -> list[PyJWK]:
     return keys
 
 
-def source(settings: JwtSettings) -> Callable[[], str]:
+def source(settings: JwtSettings) -> Callable[[], Awaitable[str]]:
     """Reads the JWKS of the settings, from its file or its URL."""
-    if settings.jwks_file:
-        return partial(settings.jwks_file.read_text, encoding="utf-8")
-    return partial(_get, settings.jwks_url or "", settings.jwks_timeout_ms / 1000)
+    if path := settings.jwks_file:
+        return lambda: asyncio.to_thread(path.read_text, encoding="utf-8")
+    # Kept, for making one reads the certificates of this machine.
+    client = httpx.AsyncClient(timeout=None)  # noqa: S113 -- whoever calls has a time-out over all of it
 
+    async def get() -> str:
+        response = await client.get(settings.jwks_url or "")
+        if response.status_code != httpx.codes.OK:  # A redirect may lead anywhere.
+            raise httpx.HTTPError(f"status {response.status_code}")
+        return response.text
 
-def _get(url: str, timeout_s: float) -> str:
-    response = httpx.get(url, timeout=timeout_s)
-    if response.status_code != httpx.codes.OK:  # A redirect may lead anywhere.
-        raise httpx.HTTPError(f"status {response.status_code}")
-    return response.text
+    return get

@@ -1,12 +1,10 @@
-"""Nothing of another tenant, space or state leaves, whatever is asked, on every backend (C20 to C22, C13).
+"""Nothing of another tenant, space or state leaves, whatever is asked, on every backend (C20 to C22).
 
 The stages are the product's own, in this process; what may be seen is worked out here by hand, not by the code under
 test.
 """
 
-import itertools
-import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -18,131 +16,27 @@ from contracts.context import RequestContext
 from contracts.deadline import Deadline
 from contracts.errors import InvalidFilter, InvalidUri, RequestError, TargetForbidden
 from contracts.filters import matches, parse_filter
-from contracts.hits import Level, Relation
-from contracts.ports import Embeddable, NodeMeta, Recalled, RecallQuery
-from contracts.records import Document, Node
-from contracts.requests import SearchMemoryRequest
-from contracts.responses import SearchMemoryResponse
+from contracts.hits import Relation
+from contracts.records import Node
 from contracts.stages import ReadRequest
 from contracts.uri import is_under, parent_of, space_of
-from models.deterministic import DeterministicEmbedder
-from stages.assembler import Assembler, AssemblerConfig
-from stages.chain import Chain, ChainConfig, Stages
-from stages.embedder import EmbedderStage
-from stages.expander import Expander, ExpanderConfig
-from stages.planner import Planner, PlannerConfig
-from stages.reader import Reader, ReaderConfig
-from stages.rechecker import Rechecker, RecheckerConfig
-from stages.redaction import RedactionConfig, Redactor
-from stages.reranker import Reranker, RerankerConfig
-from stages.run import StageBudget
-from stages.scoring import ScoringConfig
-from stages.seed_search import SeedSearch, SeedSearchConfig
 from tests.contract.conftest import Index
-from tests.contract.corpus import record, vectors
-
-EMBEDDER = DeterministicEmbedder(8)
-PAST, FUTURE = 1, 2**52
-SOURCE = "source"
-SPACES = ("shared", "user:ann", "user:bob", "agent:planner", "team:x")
-PATHS = ("a", "a/b", "a/b/c", "ab", "d/e", "文")
-URIS = [f"strata://{space}/{path}" for space in SPACES for path in PATHS]
-names = (f"tenant {number}" for number in itertools.count())
-# Nobody waits here, on a machine however busy: a stage that gives up would hide what it would have let pass.
-PATIENT = {stage: StageBudget(budget_ms=120_000, reserve_ms=0) for stage in Stages.__dataclass_fields__}
-
-
-class CountingIndex:
-    """An index that notes which look-ups reach it, and can be made to show what it held earlier."""
-
-    def __init__(self, index: Index) -> None:
-        self._index = index
-        self.asked: list[Any] = []
-        self._kept: list[list[Recalled]] | None = None
-
-    async def recall(self, queries: Sequence[RecallQuery], deadline: Deadline | None = None) -> list[Recalled]:
-        self.asked.append(queries)
-        if self._kept:
-            return self._kept[min(len(self.asked), len(self._kept)) - 1]
-        return await self._index.recall(queries, deadline)
-
-    async def lag(self, search: Callable[[], Awaitable[object]]) -> None:
-        """From now on a search finds what it finds now, however the records change: the index lags behind."""
-        self.asked, kept = [], []
-        recall = self.recall
-
-        async def keep(queries: Sequence[RecallQuery], deadline: Deadline | None = None) -> list[Recalled]:
-            kept.append(await recall(queries, deadline))
-            return kept[-1]
-
-        self.recall = keep  # type: ignore[method-assign]
-        await search()
-        self.recall, self.asked, self._kept = recall, [], kept  # type: ignore[method-assign]
-
-    async def meta(self, account_id: str, uris: Sequence[str]) -> dict[str, NodeMeta]:
-        self.asked.append(uris)
-        return await self._index.meta(account_id, uris)
-
-    async def model(self) -> Any:
-        return await self._index.model()
-
-    async def read(self, account_id: str, uris: Sequence[str], level: Level) -> dict[str, str]:
-        if uris:
-            self.asked.append(uris)
-        return await self._index.read(account_id, uris, level)
-
-    async def edges(self, account_id: str, uri: str, limit: int) -> list[Relation]:
-        self.asked.append(uri)
-        return await self._index.edges(account_id, uri, limit)
-
-
-def chain(index: Any, *, limit: int = 100, candidates: int = 100) -> Chain:
-    scoring = ScoringConfig()
-    stages = Stages(
-        planner=Planner(PlannerConfig()),
-        embedder=EmbedderStage(EMBEDDER),
-        seed_search=SeedSearch(index, SeedSearchConfig(), scoring),
-        expander=Expander(index, ExpanderConfig(), scoring),
-        rechecker=Rechecker(index, RecheckerConfig(candidates=candidates)),
-        reranker=Reranker(RerankerConfig()),
-        assembler=Assembler(AssemblerConfig()),
-    )
-    return Chain(stages, ChainConfig(timeout_ms=600_000, budgets=PATIENT, limit=limit))
-
-
-def reader(index: Any) -> Reader:
-    return Reader(index, index, index, ReaderConfig(), Redactor(RedactionConfig()))
-
-
-async def search(index: Any, ctx: RequestContext, **fields: Any) -> SearchMemoryResponse:
-    answer = await chain(index).search(ctx, SearchMemoryRequest(**({"query": "common", "top_k": 50} | fields)))
-    assert not answer.degraded
-    return answer
-
-
-def shown(answer: SearchMemoryResponse) -> set[str]:
-    """All URIs that an answer names anywhere."""
-    found = {hit.uri for hit in answer.hits}
-    advised = answer.next_actions
-    others = {*advised.recommended_read_l1_uris, *advised.recommended_read_l2_uris, *(s.uri for s in answer.seed_hits)}
-    traced = {
-        event.detail["uri"]
-        for event in (answer.thinking_trace.events if answer.thinking_trace else ())
-        if "uri" in event.detail
-    }
-    assert others | traced <= found
-    return found
-
-
-def made(uri: str, **changes: Any) -> Node:
-    parent = parent_of(uri) if uri.count("/") > 3 else ""
-    plain = Node(uri, parent, uri.rpartition("/")[2], "section", "resource", "guide", "common words", "l1", "l2")
-    return msgspec.structs.replace(plain, **changes)
-
-
-async def store(index: Index, account: str, nodes: Sequence[Node]) -> None:
-    embeddable = Embeddable(Document("d", str(time.perf_counter_ns()), tuple(nodes)), vectors(len(nodes)))
-    await index.put(account, SOURCE, [embeddable], EMBEDDER.model)
+from tests.contract.corpus import record
+from tests.contract.tenants import (
+    ANN,
+    FUTURE,
+    PAST,
+    SOURCE,
+    SPACES,
+    URIS,
+    CountingIndex,
+    made,
+    names,
+    reader,
+    search,
+    shown,
+    store,
+)
 
 
 def visible(ctx: RequestContext, node: Node) -> bool:
@@ -187,6 +81,8 @@ callers = st.builds(
     agent_space=st.sampled_from(["", "agent:planner"]),
     spaces=some(["team:x", "user:bob"], 2).map(tuple),
 )
+
+
 condition = st.one_of(
     st.sampled_from(["guide", "event", "none"]).map(lambda v: {"eq": {"category": v}}),
     some(["section", "turn"], 2, 1).map(lambda v: {"in": {"kind": v}}),
@@ -196,6 +92,8 @@ condition = st.one_of(
     st.sampled_from(SPACES).map(lambda v: {"eq": {"owner_space": v}}),
     st.integers(0, 4).map(lambda v: {"range": {"updated_at": {"gte": v}}}),
 )
+
+
 filters = st.recursive(
     condition,
     lambda inner: st.one_of(
@@ -205,6 +103,8 @@ filters = st.recursive(
     ),
     max_leaves=5,
 )
+
+
 asks = st.fixed_dictionaries(
     {},
     optional={
@@ -291,7 +191,6 @@ async def test_a_read_shows_what_the_caller_may_see_and_relations_to_nothing_els
             assert sorted(edge.to_uri for edge in block.relations) == sorted(edge.to_uri for edge in wanted)
 
 
-ANN = RequestContext("", "user", "user:ann", spaces=("team:x",))
 MALFORMED = [
     *({"filter": bad} for bad in ({}, {"eq": {}}, {"eq": {"account_id": "x"}}, {"eq": {"status": "archived"}})),
     *({"filter": {"range": {"expires_at": {"gte": 0}}}}, {"filter": {"or": []}}, {"filter": {"sql": "1=1"}}),
@@ -310,123 +209,6 @@ async def test_what_is_malformed_is_an_error_before_any_look_up(shared_index: In
         await search(index, ctx, **ask)
     assert refusal.value.http_status == 400
     assert index.asked == []
-
-
-@pytest.fixture
-async def tenant(shared_index: Index) -> RequestContext:
-    """Ann, with records of hers, of her team, of all, and of Bob."""
-    ctx = msgspec.structs.replace(ANN, account_id=next(names))
-    await store(shared_index, ctx.account_id, [made(uri) for uri in TREE])
-    return ctx
-
-
-TREE = ["strata://shared/a", "strata://user:ann/a", "strata://user:ann/a/b", "strata://team:x/a", "strata://user:bob/a"]
-OWN = set(TREE[:-1])
-
-
-@pytest.mark.parametrize("space", ["user:bob", "nobody"])
-async def test_a_space_out_of_scope_narrows_to_nothing_whether_it_exists_or_not(
-    shared_index: Index, tenant: RequestContext, space: str
-) -> None:
-    """C20: owner_space is one more condition, so the answer is empty, as it is for an empty space."""
-    answer = await search(shared_index, tenant, owner_space=space)
-    assert (answer.hits, answer.seed_hits, answer.trace.warnings) == (
-        (),
-        (),
-        (await search(shared_index, tenant, owner_space="agent:none")).trace.warnings,
-    )
-
-
-@pytest.mark.parametrize(
-    "uri", ["strata://user:bob/a", "strata://user:bob/none", "strata://nobody/a", "strata://nobody"]
-)
-async def test_a_forbidden_uri_costs_no_look_up_and_reads_the_same_whether_it_exists_or_not(
-    shared_index: Index, tenant: RequestContext, uri: str
-) -> None:
-    """C21, C22."""
-    index = CountingIndex(shared_index)
-    with pytest.raises(TargetForbidden) as refusal:
-        await search(index, tenant, target_uri=uri)
-    assert (refusal.value.code, refusal.value.message) == ("RET-4031", "You may not search there.")
-    for level in ("L1", "L2"):
-        result = await reader(index)(tenant, Deadline.after(60), ReadRequest((uri,), level))
-        assert (result.blocks, result.forbidden) == ((), (uri,))
-    assert index.asked == []
-
-
-HIDDEN = {"archived": {"status": "archived"}, "expired": {"expires_at": PAST}, "gone": None}
-
-
-@pytest.mark.parametrize("uri", ["strata://user:ann/a", "strata://shared/a"])
-async def test_within_the_scope_absent_archived_and_expired_are_one(
-    shared_index: Index, tenant: RequestContext, uri: str
-) -> None:
-    """C21, C22: by the answer and by the look-ups."""
-    answers = []
-    for changes in HIDDEN.values():
-        nodes = [made(other) for other in TREE if not is_under(other, uri)]
-        hidden = [made(uri, **changes)] if changes else []
-        await store(shared_index, tenant.account_id, [*nodes, *hidden])
-        index = CountingIndex(shared_index)
-        found = await search(index, tenant, target_uri=uri)
-        result = await reader(index)(tenant, Deadline.after(60), ReadRequest((uri,), "L2"))
-        answers.append((shown(found), found.trace.warnings, result.blocks, result.forbidden, len(index.asked)))
-    assert answers[0] == answers[1] == answers[2]
-    assert any(warning.startswith("RET-4041") for warning in answers[0][1])
-
-
-async def test_a_grant_that_was_revoked_hides_its_records_from_the_next_request_on(
-    shared_index: Index, tenant: RequestContext
-) -> None:
-    """A key's spaces are read with each request: nothing of them is kept."""
-    assert shown(await search(shared_index, tenant)) == OWN
-    revoked = msgspec.structs.replace(tenant, spaces=())
-    assert shown(await search(shared_index, revoked)) == OWN - {"strata://team:x/a"}
-    with pytest.raises(TargetForbidden):
-        await search(shared_index, revoked, target_uri="strata://team:x/a")
-    result = await reader(shared_index)(revoked, Deadline.after(60), ReadRequest(("strata://team:x/a",)))
-    assert result.blocks == ()
-
-
-@pytest.mark.parametrize("reason", HIDDEN)
-async def test_a_record_hidden_a_moment_ago_does_not_show_though_the_index_still_has_it(
-    shared_index: Index, tenant: RequestContext, reason: str
-) -> None:
-    """Design decision 5: neither as a hit, nor as a seed, nor in what is told about dropped candidates."""
-    index, uri = CountingIndex(shared_index), "strata://user:ann/a/b"
-    ask = {"include_debug": True, "trace_level": "detailed"}
-    await index.lag(lambda: search(index, tenant, **ask))
-    changes = HIDDEN[reason]
-    hidden = [made(uri, **changes)] if changes else []
-    await store(shared_index, tenant.account_id, [*(made(other) for other in TREE if other != uri), *hidden])
-    answer = await search(index, tenant, **ask)
-    assert shown(answer) == OWN - {uri}
-    assert uri not in str(answer)
-    assert answer.thinking_trace is not None
-    assert any(event.event == "dropped" for event in answer.thinking_trace.events)
-
-
-async def test_a_record_that_no_longer_matches_the_callers_own_filter_does_not_show_either(
-    shared_index: Index, tenant: RequestContext
-) -> None:
-    index, uri = CountingIndex(shared_index), "strata://user:ann/a/b"
-    ask = {"filter": {"not": {"eq": {"tags": "private"}}}, "time_range": {"end": 5}}
-    await index.lag(lambda: search(index, tenant, **ask))
-    changed = {uri: {"tags": ("private",)}, "strata://shared/a": {"updated_at": 6}}
-    await store(shared_index, tenant.account_id, [made(other, **changed.get(other, {})) for other in TREE])
-    answer = await search(index, tenant, **ask)
-    assert {hit.uri for hit in answer.hits} == OWN - changed.keys()
-
-
-async def test_the_answer_is_full_though_the_rechecker_drops_most_candidates(shared_index: Index) -> None:
-    """Design decision 6: ``limit`` is filled after drops."""
-    ctx = RequestContext(next(names), "admin")
-    nodes = [made(f"strata://shared/{n:03}", abstract="common common old" if n < 80 else "common") for n in range(100)]
-    await store(shared_index, ctx.account_id, nodes)
-    request = SearchMemoryRequest.model_validate({"query": "common", "planner_hints": {"exclude_terms": ["old"]}})
-    answer = await chain(shared_index, limit=25, candidates=10).search(ctx, request)
-    assert len(answer.hits) == request.top_k
-    assert all(int(hit.uri[-3:]) >= 80 for hit in answer.hits)
 
 
 @settings(max_examples=5, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])

@@ -3,8 +3,9 @@
 import asyncio
 import copy
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
+from urllib.parse import quote
 
 import httpx
 import pytest
@@ -14,15 +15,18 @@ from hypothesis import settings as examples
 from schemathesis.checks import not_a_server_error
 from schemathesis.specs.openapi.checks import (
     content_type_conformance,
+    response_headers_conformance,
     response_schema_conformance,
     status_code_conformance,
 )
 
 from contracts.responses import ErrorBody
+from deployments.corpora.openapi import section
+from deployments.gateway import openapi as gateway
 from deployments.openapi import document
 from tests.support.memories import uri
 
-OPENAPI = schemathesis.openapi.from_dict(document())
+OPENAPI = schemathesis.openapi.from_dict(document(section(), gateway.section()))
 LARGE = 100_000
 # Strings that have broken something somewhere: text handling, SQL, search DSLs, paths, templates, logs, headers.
 HOSTILE = (
@@ -86,8 +90,43 @@ SEARCH: dict[str, Any] = {
 }
 READ = {"uri": uri("user:alice", "profile"), "level": "L2", "expand_relations": True, "max_relations": 10}
 BATCH = {"uris": [uri("user:alice", "profile"), uri("shared", "guide")], "level": "L2"}
+WHERE = {"user_id": "alice", "assistant_id": "helper", "conversation_id": "c-1"}
+RETRIEVE = {
+    "query": "noodles",
+    "dimensions": WHERE,
+    "options": {"max_sensitivity": "internal", "memory_types": ["fact"]},
+    "filter": {"eq": {"attrs.memory_type": "fact"}},
+}
+MEMORY = {
+    **WHERE,
+    "items": [
+        {"text": "noodles", "memory_type": "fact", "source_event_id": "e-1", "tags": ["food"], "ttl_at": "2040-01-01"}
+    ],
+    "dialogues": [
+        {"session_id": "D1", "date": "8 May, 2023", "turns": [{"text": "hello", "speaker": "Ann", "id": "1"}]}
+    ],
+}
+WEB = {
+    "session_id": "s-1",
+    "pages": [
+        {"url": "https://example.org/a", "title": "A", "content": "noodles", "domain": "example.org", "language": "en"}
+    ],
+}
+DELETE = {"source_ids": ["a", "b"], "dimensions": WHERE}
+CORPORA = (
+    ("/v1/corpora/memory/retrieve", RETRIEVE),
+    ("/v1/corpora/memory/ingest", MEMORY),
+    ("/v1/corpora/web/ingest", WEB),
+    ("/v1/corpora/memory/sources/delete", DELETE),
+    ("/v1/corpora/memory/retrieve/batch", {"requests": [RETRIEVE]}),
+)
 FORBIDDEN = ("the rival", "rival content", "Their chapters", "Berlin", "Bob prefers", "Allergic")
-DECLARED = {int(status) for status in document()["paths"]["/v1/search_memory"]["post"]["responses"]}
+DECLARED = {
+    int(status)
+    for route in document(section())["paths"].values()
+    for operation in route.values()
+    for status in operation["responses"]
+}
 
 Path = tuple[str | int, ...]
 
@@ -128,7 +167,7 @@ async def check(client: httpx.AsyncClient, path: str, content: bytes, headers: d
     assert response.status_code < 500, (shown, response.text)
     assert not any(word in response.text for word in FORBIDDEN), shown
     assert "Traceback" not in response.text
-    if response.status_code == 200:
+    if response.status_code in {200, 202}:
         assert not response.json().get("degraded"), shown
     else:
         assert response.json().keys() == set(ErrorBody.__struct_fields__), shown
@@ -162,6 +201,7 @@ def test_the_api_keeps_to_its_openapi(case: schemathesis.Case, served: str, alic
             not_a_server_error,
             status_code_conformance,
             content_type_conformance,
+            response_headers_conformance,
             response_schema_conformance,
         ],
     )
@@ -182,6 +222,39 @@ async def test_hostile_strings_in_any_field_break_nothing(alice: httpx.AsyncClie
 async def test_hostile_names_of_fields_are_refused(alice: httpx.AsyncClient, path: str, body: object) -> None:
     bodies = [changed(body, (*place, text), "x") for place in names(body) for text in HOSTILE]
     assert await check_all(alice, path, bodies) <= {400, 422}
+
+
+@pytest.mark.parametrize(("path", "body"), CORPORA)
+async def test_hostile_strings_and_names_break_no_corpus(
+    client: Callable[..., httpx.AsyncClient], path: str, body: object
+) -> None:
+    """C20, R6: in an account of their own, for some of them are stored."""
+    writer = client("hostile", user_space="user:alice")
+    bodies = [changed(body, place, text) for place in strings(body) for text in HOSTILE]
+    bodies += [changed(body, (*place, text), "x") for place in names(body) for text in HOSTILE]
+    assert 422 in await check_all(writer, path, bodies)
+
+
+async def test_hostile_names_in_paths_and_parameters_break_no_corpus(
+    client: Callable[..., httpx.AsyncClient],
+) -> None:
+    writer = client("hostile", user_space="user:alice")
+    for text in HOSTILE:
+        try:
+            name = quote(text[:1000], safe="")
+        except UnicodeEncodeError:
+            continue
+        for method, path in (
+            ("DELETE", f"memory/sources/{name}?user_id=alice&assistant_id=helper&conversation_id=c-1"),
+            ("DELETE", f"memory/sources/a?{name}=1"),
+            ("DELETE", f"memory/sources/a?user_id={name}&assistant_id={name}&conversation_id={name}"),
+            ("GET", f"memory/receipts/{name}"),
+            ("GET", f"{name}/receipts/a"),
+            ("POST", f"memory/ingest?wait_ms={name}"),
+        ):
+            response = await writer.request(method, f"/v1/corpora/{path}")
+            assert response.status_code in {200, 202, 403, 404, 405, 422}, (method, path, response.text)
+            assert "Traceback" not in response.text
 
 
 def nested(text: str, inner: str, depth: int) -> bytes:

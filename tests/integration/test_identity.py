@@ -96,7 +96,10 @@ async def guarded(served: str, corpus: Settings, tmp_path_factory: pytest.TempPa
         "key": {"rate_per_s": 500, "burst": 1000},
         "timeout_ms": 2000,
     }
-    settings = Settings.model_validate({**corpus.model_dump(), "identity": {"jwt": jwt}, "limits": limits})
+    server = {**corpus.server.model_dump(), "body_timeout_ms": 2000}
+    settings = Settings.model_validate(
+        {**corpus.model_dump(), "server": server, "identity": {"jwt": jwt}, "limits": limits}
+    )
     stages: dict[str, Any] = {name: DeploymentHandle(name, graph.APP) for name in [*STAGES, "reader"]}
     small = {"ray_actor_options": {"num_cpus": 0.1}}
     stages["planner"] = serve.deployment(GatedReplica).options(name="gated", **small).bind()
@@ -170,6 +173,47 @@ async def test_no_more_requests_of_an_account_run_at_once_than_may(guarded: Gate
     assert await guarded.held() == (CONCURRENT, CONCURRENT)
     await guarded.release()
     assert [answer.status_code for answer in await asyncio.gather(*waiting)] == [200] * CONCURRENT
+
+    async def free_again() -> bool:
+        return (await knock(narrow)).status_code == 400
+
+    await eventually(free_again)
+
+
+async def test_clients_that_send_a_byte_at_a_time_hold_their_accounts_places_only_for_a_while(
+    guarded: Gate, client: Make, served: str
+) -> None:
+    narrow, where = client("narrow"), httpx.URL(served)
+    head = "\r\n".join(
+        [
+            f"POST /{APP}/v1/search_memory HTTP/1.1",
+            f"host: {where.host}",
+            f"authorization: {narrow.headers['authorization']}",
+            "content-length: 100000",
+            *("", ""),
+        ]
+    )
+
+    async def send_slowly() -> bytes:
+        """All that is answered until the connection is closed."""
+        reader, writer = await asyncio.open_connection(where.host, where.port)
+        writer.write(head.encode())
+
+        async def trickle() -> None:
+            while True:
+                writer.write(b" ")
+                await asyncio.sleep(0.1)
+
+        sending = asyncio.create_task(trickle())
+        try:
+            return await reader.read()
+        finally:
+            sending.cancel()
+            writer.close()
+
+    for answer in await asyncio.gather(*(send_slowly() for _ in range(CONCURRENT))):
+        assert answer.startswith(b"HTTP/1.1 408 ")
+        assert b"RET-4080" in answer
 
     async def free_again() -> bool:
         return (await knock(narrow)).status_code == 400

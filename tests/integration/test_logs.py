@@ -67,6 +67,11 @@ async def test_a_refused_request_is_one_line_with_its_code(
     assert (entry["event"], entry["error"]) == ("search_memory", code)
 
 
+async def test_an_unknown_path_is_one_line_that_does_not_name_it(alice: httpx.AsyncClient, entries: Any) -> None:
+    (entry,) = await entries(await ask(alice, "read_minds", {}, 404))
+    assert entry == {"event": "no_route", "request_id": entry["request_id"], "error": "HTTP-404"}
+
+
 async def test_a_stranger_is_one_line_with_its_code(served: str, entries: Any) -> None:
     async with httpx.AsyncClient(base_url=served, timeout=60) as stranger:
         (entry,) = await entries(await ask(stranger, "search_memory", {"query": "noodles"}, 401))

@@ -14,7 +14,7 @@ KINDS = [kind for kind in vars(errors).values() if isinstance(kind, type) and is
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_an_error_survives_pickling_with_all_its_parts(kind: type[StrataError]) -> None:
-    error = kind("Wrong.", field="f", remedy="Mend it.", stage="s", retry_after=2.5)
+    error = kind("Wrong.", field="f", remedy="Mend it.", stage="s", retry_after=2.5, http_status=418)
     copy = pickle.loads(pickle.dumps(error))
     assert type(copy) is kind
     assert vars(copy) == vars(error)

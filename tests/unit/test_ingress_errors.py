@@ -19,6 +19,8 @@ from contracts.responses import ErrorBody, SearchMemoryResponse
 from contracts.stages import Assembly, Drop, NextActions, RecheckResult, SeedResult
 from contracts.trace import Degradation, Trace
 from deployments.api import Api
+from deployments.corpora.openapi import section
+from deployments.gateway import openapi as gateway
 from deployments.http_errors import error_response
 from deployments.identity.authenticator import open_authenticator
 from deployments.identity.caller import Caller
@@ -129,9 +131,8 @@ async def client(
     async def ready() -> Readiness:
         return Readiness(False, {"planner": "ok"}, "The index is empty.")
 
-    api = Api(
-        service, authenticator, limits.admitted, ready, ServerSettings(max_concurrent=2, max_body_bytes=1024), metrics
-    )  # type: ignore[arg-type]
+    settings = ServerSettings(max_concurrent=2, max_body_bytes=1024, body_timeout_ms=50)
+    api = Api(service, authenticator, limits.admitted, ready, settings, metrics)  # type: ignore[arg-type]
     transport = httpx.ASGITransport(app=api.app())
     headers = {"Authorization": f"Bearer {token}"}
     async with httpx.AsyncClient(transport=transport, base_url="http://test", headers=headers) as http:
@@ -229,6 +230,42 @@ async def test_a_long_body_is_413_even_without_a_content_length(client: httpx.As
     assert (response.status_code, response.json()["code"]) == (413, "RET-4130")
 
 
+async def test_a_body_that_trickles_gives_its_place_up_when_its_time_is_over(
+    client: httpx.AsyncClient, limits: FakeLimits
+) -> None:
+    async def trickle() -> AsyncIterator[bytes]:
+        yield b"{"
+        await asyncio.Event().wait()
+
+    slow = [client.post("/v1/search_memory", content=trickle()) for _ in range(2)]
+    for response in await asyncio.gather(*slow):
+        body = response.json()
+        assert (response.status_code, body["code"], body["retryable"]) == (408, "RET-4080", True)
+        assert response.headers["connection"] == "close"
+    assert not limits.running
+    assert (await search(client)).status_code == 200
+
+
+async def test_a_client_that_hangs_up_in_its_body_is_one_line_and_no_failure(
+    client: httpx.AsyncClient, limits: FakeLimits, caplog: pytest.LogCaptureFixture
+) -> None:
+    messages = iter([{"type": "http.request", "body": b"{", "more_body": True}, {"type": "http.disconnect"}])
+
+    async def receive() -> Any:
+        return next(messages)
+
+    async def send(message: Any) -> None:
+        """To nobody."""
+
+    headers = [(b"authorization", client.headers["authorization"].encode())]
+    scope = {"type": "http", "method": "POST", "path": "/v1/search_memory", "headers": headers, "query_string": b""}
+    with caplog.at_level(logging.INFO, logger="ray.serve"):
+        await client._transport.app(scope, receive, send)  # type: ignore[attr-defined]
+    (line,) = [record.getMessage() for record in caplog.records]
+    assert json.loads(line)["error"] == "abandoned"
+    assert not limits.running
+
+
 @pytest.mark.parametrize("given", ["", "a b", "x" * 129, "ü"])
 async def test_a_request_id_unfit_for_logs_is_replaced(client: httpx.AsyncClient, given: str) -> None:
     response = await client.post(
@@ -271,9 +308,12 @@ async def test_the_log_line_has_the_fields_of_c42_and_never_the_query(
     assert "private" not in caplog.text
 
 
-def test_every_error_of_the_tree_has_a_declared_status() -> None:
+def test_every_error_of_the_tree_has_a_declared_status_and_headers() -> None:
     """The OpenAPI declares what can come."""
-    declared = document()["paths"]["/v1/search_memory"]["post"]["responses"]
+    routes = document(section(), gateway.section())["paths"].values()
+    declared = {
+        status: answer for route in routes for each in route.values() for status, answer in each["responses"].items()
+    }
     kinds = [k for k in vars(errors).values() if isinstance(k, type) and issubclass(k, StrataError)]
     assert len(kinds) > 15
     for kind in kinds:
@@ -282,9 +322,14 @@ def test_every_error_of_the_tree_has_a_declared_status() -> None:
         body = json.loads(bytes(response.body))
         assert body.keys() == set(ErrorBody.__struct_fields__)
         assert body["code"] == kind.code
+        headers = declared[str(response.status_code)].get("headers", {})
+        assert {name.lower() for name in headers} == {*response.headers} & {"retry-after", "www-authenticate"}
 
 
-def test_every_schema_that_the_openapi_refers_to_is_in_it() -> None:
-    text = json.dumps(document())
-    wanted = {part.split('"')[0] for part in text.split("#/components/schemas/")[1:]}
-    assert wanted <= document()["components"]["schemas"].keys()
+def test_everything_that_the_openapi_refers_to_is_in_it() -> None:
+    whole = document(section(), gateway.section())
+    text, components = json.dumps(whole), whole["components"]
+    for kind in ("schemas", "headers"):
+        wanted = {part.split('"')[0] for part in text.split(f"#/components/{kind}/")[1:]}
+        assert wanted
+        assert wanted <= components[kind].keys()

@@ -3,6 +3,7 @@
 import asyncio
 import threading
 from collections.abc import Iterator
+from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, HTTPServer
 
 import pytest
@@ -24,12 +25,12 @@ class FakeSource:
         self.text: str | None = issuer.jwks()
         self.fetches = 0
         self.now = 1000.0
-        self.gate = threading.Event()
+        self.gate = asyncio.Event()
         self.gate.set()
 
-    def __call__(self) -> str:
+    async def __call__(self) -> str:
         self.fetches += 1
-        self.gate.wait(30)
+        await self.gate.wait()
         if self.text is None:
             raise OSError("down")
         return self.text
@@ -46,7 +47,7 @@ def fetched() -> FakeSource:
 async def test_keys_are_fetched_once_and_kept(fetched: FakeSource) -> None:
     jwks = fetched.jwks()
     found = await asyncio.gather(*(jwks.find("RS256", "r1") for _ in range(10)))
-    fetched.now += 299
+    fetched.now += 149
     found.append(await jwks.find("RS256", "r1"))
     assert {key.key_id for key in found} == {"r1"}
     assert fetched.fetches == 1
@@ -95,14 +96,42 @@ async def test_garbage_does_not_push_out_good_keys(fetched: FakeSource, text: st
 
 
 async def test_known_keys_do_not_wait_for_a_fetch(fetched: FakeSource) -> None:
-    """When they have grown old, the fetch runs beside the requests."""
+    """At half their age, the fetch runs beside the requests."""
     jwks = fetched.jwks()
+    await jwks.find("RS256", "r1")
+    fetched.gate.clear()
+    fetched.now += 299
+    assert await jwks.find("RS256", "r1")
+    assert await jwks.find("ES256", "e1")
+    fetched.gate.set()
+
+
+@pytest.mark.parametrize("quiet", [301, 86_400])
+async def test_a_key_taken_out_holds_no_longer_than_the_age_however_quiet_it_was(
+    fetched: FakeSource, quiet: float
+) -> None:
+    jwks = fetched.jwks()
+    await jwks.find("RS256", "r1")
+    fetched.text = issuer.jwks(rsa="r2")
+    fetched.now += quiet
+    fetched.gate.clear()
+    asked = [asyncio.create_task(jwks.find("RS256", "r1")) for _ in range(3)]
+    await asyncio.sleep(0)
+    fetched.gate.set()
+    assert [type(answer) for answer in await asyncio.gather(*asked, return_exceptions=True)] == [Refused] * 3
+
+
+async def test_while_the_issuer_hangs_the_last_keys_make_wait_once_and_no_more(fetched: FakeSource) -> None:
+    jwks = fetched.jwks(timeout_s=0.05)
     await jwks.find("RS256", "r1")
     fetched.gate.clear()
     fetched.now += 301
     assert await jwks.find("RS256", "r1")
-    assert await jwks.find("ES256", "e1")
-    fetched.gate.set()
+    fetched.now += 11
+    waiting = asyncio.create_task(jwks.find("RS256", "r1"))
+    await asyncio.sleep(0)
+    assert waiting.done()
+    assert fetched.fetches == 2
 
 
 async def test_a_fetch_that_hangs_ends_at_its_time_out(fetched: FakeSource) -> None:
@@ -110,7 +139,6 @@ async def test_a_fetch_that_hangs_ends_at_its_time_out(fetched: FakeSource) -> N
     fetched.gate.clear()
     with pytest.raises(StageFailed):
         await jwks.find("RS256", "r1")
-    fetched.gate.set()
 
 
 async def test_a_client_that_hangs_up_does_not_stop_the_fetch_for_others(fetched: FakeSource) -> None:
@@ -151,14 +179,22 @@ async def test_a_key_for_encryption_verifies_nothing(fetched: FakeSource) -> Non
 
 
 class Handler(BaseHTTPRequestHandler):
-    """Answers with the keys, a redirect or an error."""
+    """Answers with the keys, a redirect, an error, or a byte at a time for as long as somebody listens."""
+
+    deserted = threading.Event()
 
     def do_GET(self) -> None:
-        status = {"/jwks": 200, "/moved": 302}.get(self.path, 500)
+        status = {"/jwks": 200, "/trickle": 200, "/moved": 302}.get(self.path, 500)
         self.send_response(status)
         self.send_header("location", "/jwks")
         self.end_headers()
-        self.wfile.write(issuer.jwks().encode())
+        if self.path == "/trickle":
+            with suppress(OSError):
+                while True:
+                    self.wfile.write(b" ")
+            self.deserted.set()
+        else:
+            self.wfile.write(issuer.jwks().encode())
 
     def log_message(self, *_: object) -> None:
         """Not into the test's output."""
@@ -167,7 +203,7 @@ class Handler(BaseHTTPRequestHandler):
 @pytest.fixture
 def server() -> Iterator[str]:
     with HTTPServer(("127.0.0.1", 0), Handler) as http:
-        threading.Thread(target=http.serve_forever, daemon=True).start()
+        threading.Thread(target=http.serve_forever, args=[0.01], daemon=True).start()
         yield f"http://127.0.0.1:{http.server_port}"
         http.shutdown()
 
@@ -186,6 +222,14 @@ async def test_an_error_and_a_redirect_are_no_keys(server: str) -> None:
         jwks = Jwks(source(settings_of(server + path)), ("RS256",), max_age_s=300, refresh_s=10, timeout_s=10)
         with pytest.raises(StageFailed):
             await jwks.find("RS256", "r1")
+
+
+async def test_a_url_that_trickles_is_left_when_time_is_up(server: str) -> None:
+    """The connection is closed: nothing of the fetch goes on."""
+    jwks = Jwks(source(settings_of(f"{server}/trickle")), ("RS256",), max_age_s=300, refresh_s=10, timeout_s=0.2)
+    with pytest.raises(StageFailed):
+        await jwks.find("RS256", "r1")
+    assert await asyncio.to_thread(Handler.deserted.wait)
 
 
 async def test_a_url_that_is_down_does_not_keep_the_service_from_starting(server: str) -> None:

@@ -1,13 +1,15 @@
 """The system filter and the target check (C20, C21)."""
 
+import re
 import time
-from typing import Any
+from pathlib import Path
+from typing import Any, get_args
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from contracts.context import RequestContext
+from contracts.context import RequestContext, Role
 from contracts.errors import InvalidUri, TargetForbidden
 from contracts.filters import Eq, Not, Or, matches
 from contracts.query import QueryFilters, TimeRange, TypedQuery
@@ -59,6 +61,19 @@ def test_each_role_sees_its_spaces_and_no_other(name: str) -> None:
     assert seen == set(spaces.split() if isinstance(spaces, str) else spaces or ())
     assert seen == {space for space in SPACES if ctx.may_see(space)}
     assert not any(matches(system_filter(ctx), record(owner_space=space, account_id="other")) for space in SPACES)
+
+
+def test_the_role_table_of_the_docs_says_what_the_code_does() -> None:
+    """C20. Callers have all that a cell speaks of; those without are above."""
+    docs = (Path(__file__).parents[2] / "docs" / "api.md").read_text(encoding="utf-8")
+    rows = [
+        line.strip("| ").split(" | ") for line in docs.splitlines() if re.match(r"\| `(user|agent|admin)` \|", line)
+    ]
+    columns = ("user:ann", "agent:planner", "shared", "team:x", "user:bob")
+    callers = {role: RequestContext("acme", role, "user:ann", "agent:planner", ("team:x",)) for role in get_args(Role)}
+    assert {role.strip("`"): [cell.startswith("yes") for cell in cells] for role, *cells in rows} == {
+        role: [caller.may_see(space) for space in columns] for role, caller in callers.items()
+    }
 
 
 def test_each_condition_says_why_a_record_that_fails_it_is_hidden() -> None:

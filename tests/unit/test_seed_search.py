@@ -1,11 +1,15 @@
 """Seed search: level 0 only, both recalls, fused on absolute scales (C11, design decision 7)."""
 
+from collections.abc import Sequence
+
+import msgspec
 import numpy as np
 import pytest
 
 from contracts.context import RequestContext
 from contracts.deadline import Deadline
-from contracts.filters import Eq, Filter
+from contracts.filters import Eq, Filter, all_of
+from contracts.ports import Recalled, RecallQuery
 from contracts.query import TypedQuery
 from contracts.records import ModelRef
 from contracts.stages import QueryVectors, SeedRequest, SeedResult
@@ -18,9 +22,13 @@ VECTOR = QueryVectors.pack(FAKE_MODEL, np.array([[1.0, 0.0]], dtype=np.float32))
 
 
 async def search(
-    index: FakeIndex, query: TypedQuery, vectors: QueryVectors | None = VECTOR, caller: Filter | None = None
+    index: FakeIndex,
+    query: TypedQuery,
+    vectors: QueryVectors | None = VECTOR,
+    caller: Filter | None = None,
+    seeds: int = 100,
 ) -> SeedResult:
-    stage = SeedSearch(index, SeedSearchConfig(), ScoringConfig())
+    stage = SeedSearch(index, SeedSearchConfig(seeds=seeds), ScoringConfig())
     return await stage(CTX, Deadline.after(1), SeedRequest((query,), vectors, caller, 10))
 
 
@@ -142,6 +150,24 @@ async def test_nothing_of_another_account_or_space_is_found_and_a_caller_filter_
     assert {hit.uri for hit in narrowed.hits[0]} == {"strata://shared/a"}
     widened = await search(index, query(), caller=Eq("owner_space", "user:bob"))
     assert widened.hits == [[]]
+
+
+@pytest.mark.parametrize(("seeds", "kept"), [(1, 10), (12, 12), (100, 20)])
+async def test_seeds_are_kept_as_configured_but_never_fewer_than_were_asked_for(seeds: int, kept: int) -> None:
+    """Design decision 6: a deeper recall keeps what it went for."""
+
+    class FakeTwoRecalls(FakeIndex):
+        """Each recall finds ten others."""
+
+        async def recall(self, queries: Sequence[RecallQuery], deadline: Deadline | None = None) -> list[Recalled]:
+            (query,) = queries
+            halves = [msgspec.structs.replace(query, condition=all_of(query.condition, Eq("kind", k))) for k in "ab"]
+            first, second = await super().recall(halves)
+            return [msgspec.structs.replace(first, hits=first.hits + second.hits)]
+
+    records = [record(f"strata://shared/{n}", "timeout", kind="ab"[n % 2]) for n in range(40)]
+    result = await search(FakeTwoRecalls(records), query(), seeds=seeds)
+    assert len(result.hits[0]) == kept
 
 
 async def test_all_typed_queries_travel_in_one_index_call() -> None:
