@@ -19,7 +19,7 @@ SourceKind = Literal["markdown", "records", "dialogue", "python"]
 STANDARD_LIBRARY = "python"
 _LINES = frozenset({".jsonl", ".ndjson"})
 # Fields that a record never has.
-_DIALOGUE_FIELDS = frozenset({"turns", "conv", "conversation", "speaker", "session"})
+DIALOGUE_FIELDS = frozenset({"turns", "conv", "conversation", "speaker", "session"})
 
 
 def source_for(
@@ -72,7 +72,7 @@ def _kind_of(place: Path) -> SourceKind:
         return "python" if (place / "__init__.py").is_file() else "markdown"
     suffix = place.suffix.lower()
     if suffix in _LINES:
-        return "dialogue" if _fields(place) & _DIALOGUE_FIELDS else "records"
+        return "dialogue" if _fields(place) & DIALOGUE_FIELDS else "records"
     if suffix in SUFFIXES:
         return "markdown"
     if suffix == ".json":

@@ -2,16 +2,11 @@
 
 Two formats, both described in ``docs/ingest.md``: sessions with their turns (JSON Lines or a JSON list), and single
 turns (JSON Lines), which are grouped by conversation and session.
-
-What makes a turn findable (measured on LoCoMo): its vector is half its own text and half that of it between its
-neighbours; the date goes into the keyword text and not into the vector; a session's keyword text is that of all its
-turns, so that its relevance can flow down to them.
 """
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from pathlib import Path
 
 import msgspec
@@ -20,7 +15,8 @@ from contracts.errors import InvalidInput, RequestError
 from contracts.query import ContextType
 from contracts.records import Document, Node
 from corpora.context.lines import Line, decode, read_lines
-from corpora.context.nodes import Uris, base_uri, child_uri, document, file_name, to_millis
+from corpora.context.nodes import Uris, base_uri, child_uri, document, file_name
+from corpora.context.turns import Session, Spoken, Turn, date_text, millis, speakers, spoken, whole_text
 from index.abstracts import Entry, abstract, outline
 from index.ingest import IngestConfig, Problem
 
@@ -29,27 +25,6 @@ _SESSION_IN_ID = re.compile(r"(?:^|/)([^:/]+):[^:/]+$")
 # Sessions that a conversation, and conversations that the file, tell of in their own L1.
 _MAX_LISTED = 200
 _MAX_SPEAKERS = 8
-
-
-class Turn(msgspec.Struct, forbid_unknown_fields=True):
-    """One utterance of a session."""
-
-    text: str
-    speaker: str = ""
-    id: str | int = ""
-    time: str | int = ""
-
-
-class Session(msgspec.Struct, forbid_unknown_fields=True):
-    """A session with its turns in order."""
-
-    session_id: str | int
-    turns: list[Turn]
-    date: str | int = ""
-    conversation: str | int = ""
-    abstract: str = ""
-    overview: str = ""
-    tags: list[str] = []
 
 
 class TurnLine(msgspec.Struct, forbid_unknown_fields=True):
@@ -109,7 +84,7 @@ class DialogueSource:
         whole = _Above(self._base.rpartition("/")[2], self._base, "", "dialogue")
         conversations: dict[str, _Above] = {}
         first_lines: dict[str, int] = {}
-        for found in self._sessions():
+        for found in self.sessions():
             if isinstance(found, Problem):
                 yield found
                 continue
@@ -129,9 +104,9 @@ class DialogueSource:
             if not nodes:
                 yield self._problem(line, f"Session {session.session_id!r} has no turn with text.", uri)
                 continue
-            date = _date_text(session.date)
+            date = date_text(session.date)
             title = ", ".join(filter(None, [nodes[0].name, date]))
-            above.add(Entry(title, nodes[0].vector_texts[0]), _speakers(session), date)
+            above.add(Entry(title, nodes[0].vector_texts[0]), speakers(session), date)
             yield document(uri, nodes)
         if conversations:
             whole.parts = "conversations and sessions" if whole.count else "conversations"
@@ -142,9 +117,9 @@ class DialogueSource:
         if whole.count:
             yield document(whole.uri, [self._above_node(whole)])
 
-    def _sessions(self) -> Iterator[tuple[int, Session] | Problem]:
-        """Sessions with the line (or place in a list) they begin at."""
-        lines = read_lines(self._path) if self._path.suffix.lower() != ".json" else _listed(self._path)
+    def sessions(self) -> Iterator[tuple[int, Session] | Problem]:
+        """The sessions as they stand in the file, each with the line (or place in a list) it begins at."""
+        lines = read_lines(self._path) if self._path.suffix.lower() != ".json" else listed(self._path)
         group: list[TurnLine] = []
         began = 0
         for line in lines:
@@ -172,13 +147,15 @@ class DialogueSource:
 
     def _nodes(self, session: Session, uri: str, parent_uri: str) -> list[Node]:
         """The session's node and those of its turns; none when nothing was said."""
-        turns = [turn for turn in session.turns if turn.text.strip()]
+        turns = spoken(session)
         if not turns:
             return []
-        said = [f"{turn.speaker}: {turn.text}" if turn.speaker else turn.text for turn in turns]
-        date, speakers = _date_text(session.date), _speakers(session)
-        about = ", ".join([*speakers, date] if date else speakers)
-        best = session.abstract or abstract("\n\n".join(turn.text for turn in turns), self._config.abstracts, lead=0)
+        said = [turn.said for turn in turns]
+        date, names = date_text(session.date), speakers(session)
+        about = ", ".join([*names, date] if date else names)
+        best = session.abstract or abstract(
+            "\n\n".join(turn.turn.text for turn in turns), self._config.abstracts, lead=0
+        )
         place = {"session": (str(session.session_id),)}
         if session.conversation != "":
             place["conversation"] = (str(session.conversation),)
@@ -192,34 +169,34 @@ class DialogueSource:
             abstract=session.abstract or f"{about}: {best}".removeprefix(": "),
             overview=session.overview
             or outline([Entry(about), *(Entry("", each) for each in said)], self._config.abstracts),
-            content="\n".join(filter(None, [date, *said])),
+            content=whole_text(session, turns),
             search_text="\n".join(filter(None, [*said, date])),
             vector_texts=(best,),
             tags=tuple(session.tags),
-            attrs=place | ({"speaker": speakers} if speakers else {}),
-            created_at=_millis(session.date),
-            updated_at=_millis(session.date),
+            attrs=place | ({"speaker": names} if names else {}),
+            created_at=millis(session.date),
+            updated_at=millis(session.date),
             has_children=True,
         )
         uris = Uris()
-        return [node, *(self._turn(node, turn, said, number, date, uris) for number, turn in enumerate(turns))]
+        return [node, *(self._turn(node, turn, number, uris) for number, turn in enumerate(turns, 1))]
 
-    def _turn(self, session: Node, turn: Turn, said: list[str], number: int, date: str, uris: Uris) -> Node:
-        around = "\n".join(said[max(0, number - 1) : number + 2])
-        when = _millis(turn.time) or session.created_at
+    def _turn(self, session: Node, found: Spoken, number: int, uris: Uris) -> Node:
+        turn = found.turn
+        when = millis(turn.time) or session.created_at
         own = {"id": turn.id, "speaker": turn.speaker}
         return msgspec.structs.replace(
             session,
-            uri=uris.child(session.uri, str(turn.id).rpartition("/")[2] or str(number + 1)),
+            uri=uris.child(session.uri, str(turn.id).rpartition("/")[2] or str(number)),
             parent_uri=session.uri,
             name=turn.speaker,
             kind="turn",
             category="event",
-            abstract=abstract(said[number], self._config.abstracts),
+            abstract=abstract(found.said, self._config.abstracts),
             overview="",
-            content="\n".join(filter(None, [date, around])),
-            search_text="\n".join(filter(None, [turn.text, _date_text(turn.time), date])),
-            vector_texts=tuple(dict.fromkeys((said[number], around))),
+            content=found.content,
+            search_text=found.search_text,
+            vector_texts=found.vector_texts,
             attrs={
                 **{name: values for name, values in session.attrs.items() if name != "speaker"},
                 **{name: (str(value),) for name, value in own.items() if value != ""},
@@ -268,8 +245,12 @@ class _Above:
             self.entries.append(entry)
 
 
-def _listed(path: Path) -> Iterator[Line]:
-    """The sessions of a JSON file, a list of them or one, numbered from 1."""
+def listed(path: Path) -> Iterator[Line]:
+    """The objects of a JSON file, a list of them or one, numbered from 1.
+
+    Raises:
+        InvalidInput: The file can't be read.
+    """
     try:
         text = path.read_bytes().removeprefix(b"\xef\xbb\xbf").strip()
         listed = msgspec.json.decode(text, type=list[msgspec.Raw]) if text[:1] == b"[" else [msgspec.Raw(text)]
@@ -311,26 +292,3 @@ def _grouped(lines: Sequence[TurnLine]) -> Session:
         speaker, text = match.groups() if match else (line.speaker, line.text)
         turns.append(Turn(text, speaker, line.id, line.time))
     return Session(session, turns, lines[0].date or lines[0].title, conversation)
-
-
-def _speakers(session: Session) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(turn.speaker for turn in session.turns if turn.speaker))
-
-
-def _millis(date: str | int) -> int:
-    """Milliseconds since the epoch; 0 where the date can't be read, which is no fault of a dialogue."""
-    try:
-        return to_millis(date)
-    except (ValueError, OverflowError):
-        return 0
-
-
-def _date_text(date: str | int) -> str:
-    """A date in words, as questions name it: 2023-05-08 (8 May 2023)."""
-    when = _millis(date)
-    if isinstance(date, str) and (not when or any(map(str.isalpha, date))):
-        return date
-    if not when:
-        return ""
-    day = datetime.fromtimestamp(when / 1000, UTC)
-    return f"{date if isinstance(date, str) else day.date()} ({day.day} {day:%B %Y})"
