@@ -12,7 +12,7 @@ LOCK := $(UV) pip compile -q --universal --python-version 3.11 --generate-hashes
 BACKEND ?= embedded
 DEMO_elasticsearch := --config configs/elastic.yaml
 
-.PHONY: setup setup-all demo test lint format lock clean
+.PHONY: setup setup-all demo test k8s-validate lint format lock clean
 
 setup: $(VENV)/.run  ## install what running needs
 
@@ -23,7 +23,12 @@ demo: setup  ## start the graph, index the Python standard library, search it
 	$(BIN)/strata demo $(DEMO_$(BACKEND))
 
 test: setup-all  ## all tests: unit, contract, integration on a real Ray cluster
+	# Without Go, KubeRay's schema alone is left out.
+	$(BIN)/strata k8s validate $(if $(shell command -v go),,--no-fetch)
 	$(BIN)/python -m pytest
+
+k8s-validate: setup-all  ## every manifest of every overlay; Go fetches KubeRay's schema, once
+	$(BIN)/strata k8s validate
 
 lint: setup-all  ## style, types, layers
 	$(BIN)/ruff check .
@@ -38,6 +43,7 @@ format: setup-all
 lock: $(VENV)/.bootstrap  ## recompile the locks from pyproject.toml
 	$(LOCK) requirements/bootstrap.in -o requirements/bootstrap.lock
 	$(LOCK) pyproject.toml -o requirements/run.lock
+	$(LOCK) pyproject.toml --extra torch -o requirements/gpu.lock
 	$(LOCK) pyproject.toml --extra torch --extra eval --extra dev -o requirements/all.lock
 
 clean:  ## stop the service and remove everything made here

@@ -1,15 +1,20 @@
-"""From settings to an open index."""
+"""From settings to an open index and an open database."""
 
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from contracts.ports import ReadableIndex, WritableIndex
-from deployments.settings import INDEX_FOLDER, Environment, IndexSettings
+from database.target import Target
+from deployments.settings import INDEX_FOLDER, Environment, IndexSettings, Settings
 from index.elastic.config import ElasticConfig
 
 if TYPE_CHECKING:
+    from database.engine import Database
     from index.elastic.client import Secrets
+
+# Of the data folder: the SQL database, where nothing else is set.
+DATABASE_FILE = "strata.db"
 
 
 async def open_reader(data_dir: Path, settings: IndexSettings) -> ReadableIndex:
@@ -49,6 +54,28 @@ async def cluster_health(data_dir: Path, settings: ElasticConfig) -> str:
 
     async with connect(settings.connection, _secrets(), _hosts(data_dir, settings)) as client:
         return await health(client)
+
+
+def database_target(settings: Settings) -> Target:
+    """The SQL database: that of STRATA_DATABASE_URL, of the settings, or a file in the data folder.
+
+    Raises:
+        ConfigError: The URL is of no known form, or the secret's file can't be read.
+    """
+    if url := Environment.read().secret("database_url") or settings.database.url:
+        return Target.parse(url)
+    return Target.file(settings.data_dir / DATABASE_FILE)
+
+
+async def open_database(settings: Settings) -> "Database":
+    """Open the SQL database; one that does not answer now is asked again at its first use.
+
+    Raises:
+        ConfigError: As :func:`database_target`; or its tables are of another version.
+    """
+    from database.engine import Database  # noqa: PLC0415
+
+    return await Database.open(database_target(settings), settings.database)
 
 
 async def _open(data_dir: Path, settings: IndexSettings, *, write: bool) -> WritableIndex:

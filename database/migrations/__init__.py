@@ -1,0 +1,1 @@
+"""The chain of revisions; ``database/migrate.py`` runs it."""
