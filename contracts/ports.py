@@ -162,6 +162,14 @@ class SearchIndex(Protocol):
         """Live metadata by URI; URIs that do not exist are left out."""
         ...
 
+    async def revision(self, account_id: str) -> str:
+        """Names what of an account shows now: another name after each write that shows, by whatever process.
+
+        What was found after a name was read, and before a call that gives the same name, is what would be found now.
+        A name never comes again once another one has been given; it says nothing about what is written.
+        """
+        ...
+
     async def model(self) -> ModelRef | None:
         """The model whose vectors the index holds; ``None`` while it is empty."""
         ...

@@ -14,7 +14,7 @@ from contracts.context import RequestContext
 from contracts.deadline import Deadline
 from contracts.filters import Filter
 from contracts.hits import NodeHit, RetrievedBlock
-from contracts.ports import TextRole, Vectors
+from contracts.ports import NodeMeta, TextRole, Vectors
 from contracts.query import ContextType, TimeRange, TypedQuery
 from contracts.records import ModelRef
 from contracts.trace import Degradation
@@ -218,21 +218,28 @@ class Assembly(msgspec.Struct, array_like=True):
 
 
 class ReadRequest(msgspec.Struct, frozen=True, array_like=True):
-    """Input of the reader. ``level`` is L1 or L2."""
+    """Input of the reader. ``level`` is L1 or L2; ``describe`` asks for ``nodes`` and ``revision`` too."""
 
     uris: tuple[str, ...]
     level: str = "L1"
     expand_relations: bool = False
     max_relations: int = 0
+    describe: bool = False
 
 
 class ReadResult(msgspec.Struct, array_like=True):
-    """Blocks in the order of the request; ``forbidden`` are those that may not be read or do not exist (C22)."""
+    """Blocks in the order of the request; ``forbidden`` are those that may not be read or do not exist (C22).
+
+    Where the request says ``describe``, ``nodes`` is the metadata of each block, without the abstract that its block
+    has, and ``revision`` that of ``SearchIndex.revision``, read no earlier than the request came.
+    """
 
     blocks: tuple[RetrievedBlock, ...]
     forbidden: tuple[str, ...] = ()
     read_ms: int = 0
     relations_ms: int = 0
+    nodes: tuple[NodeMeta, ...] = ()
+    revision: str = ""
 
 
 class Observer(Protocol):

@@ -71,6 +71,17 @@ class Setup(msgspec.Struct, frozen=True):
     limit: int = 100
     batch: int = 32
 
+    def query(self, question: Question) -> TypedQuery:
+        """A question as the planner would have it, within its conversation."""
+        target = self.targets[question.conv] if question.conv else None
+        return TypedQuery(question.text, self.context_type, target_uri=target, top_k=DEPTH)
+
+    def document(self, uri: str) -> str | None:
+        """The document that a node is, or is a part of."""
+        while uri and uri not in self.documents:
+            uri = parent_of(uri)
+        return self.documents.get(uri)
+
 
 class Column(msgspec.Struct, frozen=True):
     """One row of the ablation.
@@ -116,23 +127,23 @@ class _Run:
 
     async def batch(self, questions: Sequence[Question]) -> None:
         ctx, limit = self._setup.ctx, self._setup.limit
-        queries = tuple(self._query(question) for question in questions)
+        queries = tuple(map(self._setup.query, questions))
         # Without words only the vectors can find anything, as without vectors only the words can.
         wordless = tuple(msgspec.structs.replace(query, text="") for query in queries)
         texts = tuple(query.text for query in queries)
-        vectors = await self._timed("embed", self._setup.embedder(ctx, _patient(), EmbedRequest(texts)))
+        vectors = await self._timed("embed", self._setup.embedder(ctx, patient(), EmbedRequest(texts)))
 
         await self._seeds("BM25", questions, SeedRequest(queries, None, None, limit))
         await self._seeds("dense", questions, SeedRequest(wordless, vectors, None, limit))
         hits = await self._seeds("fused", questions, SeedRequest(queries, vectors, None, limit))
         expand = ExpandRequest(queries, vectors, None, hits)
-        hits = (await self._timed("+ expansion", self._setup.expander(ctx, _patient(), expand))).hits
+        hits = (await self._timed("+ expansion", self._setup.expander(ctx, patient(), expand))).hits
         self._note("+ expansion", questions, hits)
         if self._setup.reranker:
             for question, query, found in zip(questions, queries, hits, strict=True):
                 # One by one: the reranker takes the best candidates of a whole request.
                 rerank = RerankRequest((query,), [found])
-                reranked = await self._timed("+ rerank", self._setup.reranker(ctx, _patient(), rerank))
+                reranked = await self._timed("+ rerank", self._setup.reranker(ctx, patient(), rerank))
                 self._note("+ rerank", [question], reranked.hits)
 
     def columns(self) -> list[Column]:
@@ -143,26 +154,16 @@ class _Run:
         ]
 
     async def _seeds(self, name: str, questions: Sequence[Question], request: SeedRequest) -> list[list[NodeHit]]:
-        found = await self._timed(name, self._setup.seed_search(self._setup.ctx, _patient(), request))
+        found = await self._timed(name, self._setup.seed_search(self._setup.ctx, patient(), request))
         if found.degraded:
             raise RecallFailed(f"{name}: {found.degraded[0].reason}", stage="seed_search")
         self._note(name, questions, found.hits)
         return found.hits
 
-    def _query(self, question: Question) -> TypedQuery:
-        target = self._setup.targets[question.conv] if question.conv else None
-        return TypedQuery(question.text, self._setup.context_type, target_uri=target, top_k=DEPTH)
-
     def _note(self, name: str, questions: Sequence[Question], hits: Sequence[Sequence[NodeHit]]) -> None:
         for question, found in zip(questions, hits, strict=True):
-            documents = (self._document(hit.uri) for hit in found)
+            documents = (self._setup.document(hit.uri) for hit in found)
             self._rankings[name][question.id] = list(dict.fromkeys(filter(None, documents)))[:DEPTH]
-
-    def _document(self, uri: str) -> str | None:
-        """The document that a node is, or is a part of."""
-        while uri and uri not in self._setup.documents:
-            uri = parent_of(uri)
-        return self._setup.documents.get(uri)
 
     async def _timed(self, name: str, work: Awaitable[Result]) -> Result:
         started = time.perf_counter()
@@ -176,5 +177,6 @@ def _columns(setup: Setup) -> list[str]:
     return ["BM25", "dense", "fused", "+ expansion", *(["+ rerank"] if setup.reranker else [])]
 
 
-def _patient() -> Deadline:
+def patient() -> Deadline:
+    """A deadline for those whom nobody waits for."""
     return Deadline.after(_PATIENCE_S)

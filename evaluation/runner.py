@@ -2,6 +2,9 @@
 
 import shutil
 import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
@@ -98,6 +101,45 @@ async def evaluate(
     Raises:
         InvalidInput: The collection could not be ingested whole.
     """
+    async with prepared(folder, dataset, embedder, parts, work, progress, fresh=fresh) as ready:
+        searching = time.perf_counter()
+        columns = await ablate(dataset, ready.setup, progress)
+        searched = time.perf_counter()
+        stats = await ready.index.stats()
+    return Report(
+        dataset=dataset.name,
+        documents=len(dataset.passages),
+        queries=len(dataset.questions),
+        model=f"{embedder.model.name}@{embedder.model.version}",
+        columns=columns,
+        ingest_s=ready.ingest_s,
+        search_s=searched - searching,
+        nodes=sum(stats.nodes.get(ACCOUNT, {}).values()),
+        index_bytes=stats.bytes,
+    )
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A collection in an index of its own, the stages to search it with, and how long the ingest took."""
+
+    index: EmbeddedIndex
+    setup: Setup
+    ingest_s: float
+
+
+@asynccontextmanager
+async def prepared(
+    folder: Path,
+    dataset: Dataset,
+    embedder: Embedder,
+    parts: Parts,
+    work: Path,
+    progress: Progress = silent,
+    *,
+    fresh: bool = False,
+) -> AsyncIterator[Prepared]:
+    """Ingest a collection where that is not done yet, and close its index at the end; see :func:`evaluate`."""
     model = embedder.model
     place_of_index = work / f"{dataset.name}-{model.name.replace('/', '_')}-{model.version}-{model.dimensions}"
     if fresh:
@@ -123,20 +165,6 @@ async def evaluate(
             targets=placed.targets,
             limit=parts.limit,
         )
-        searching = time.perf_counter()
-        columns = await ablate(dataset, setup, progress)
-        searched = time.perf_counter()
-        stats = await index.stats()
+        yield Prepared(index, setup, ingested - started)
     finally:
         await index.close()
-    return Report(
-        dataset=dataset.name,
-        documents=len(dataset.passages),
-        queries=len(dataset.questions),
-        model=f"{model.name}@{model.version}",
-        columns=columns,
-        ingest_s=ingested - started,
-        search_s=searched - searching,
-        nodes=sum(stats.nodes.get(ACCOUNT, {}).values()),
-        index_bytes=stats.bytes,
-    )

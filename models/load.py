@@ -1,6 +1,7 @@
 """From a config to a model ready to work."""
 
 import importlib
+from collections.abc import Callable
 from typing import Any
 
 from contracts.errors import ConfigError
@@ -15,31 +16,40 @@ from models.resolve import Found, Progress, pull, resolve
 from models.tokens import TextTokenizer
 
 
-def load_embedder(config: EmbedderModelConfig, progress: Progress = lambda _: None) -> Embedder:
+def load_embedder(
+    config: EmbedderModelConfig,
+    progress: Progress = lambda _: None,
+    cached: Callable[[int, int], None] = lambda hits, misses: None,
+) -> Embedder:
     """Resolve, load and warm up an embedding model. Blocking: seconds, or minutes when it is fetched.
 
     Args:
         config: Which model, run how.
         progress: Told in a few words what is being fetched.
+        cached: Told of query texts whose vectors were known, and of those that were not.
 
     Raises:
         ConfigError: An unknown name, a model found nowhere (with the places looked at), files that can't be used,
             dimensions that are not those asked for, or a missing extra.
     """
+    embedder = _loaded(config, progress)
+    return QueryCache(embedder, config.query_cache, cached) if config.query_cache else embedder
+
+
+def _loaded(config: EmbedderModelConfig, progress: Progress) -> Embedder:
     if config.backend == "deterministic" or config.name == NAME:
         return DeterministicEmbedder(config.dimensions) if config.dimensions else DeterministicEmbedder()
     found, backend = pull(config, progress)
     profile = read_profile(config, found.folder)
     tokenizer, engine = (_onnx if backend == "onnx" else _torch)(config, found, profile)
     dimensions = _warm_up(engine, tokenizer, config)
-    embedder = EncoderEmbedder(
+    return EncoderEmbedder(
         engine,
         tokenizer,
         profile.ref(found.precision, dimensions),
         prefixes={"query": profile.query_prefix, "passage": profile.passage_prefix},
         batch_tokens=config.batch_tokens,
     )
-    return QueryCache(embedder, config.query_cache) if config.query_cache else embedder
 
 
 def load_pair_scorer(config: CrossEncoderConfig, progress: Progress = lambda _: None) -> PairScorer:

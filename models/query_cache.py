@@ -1,7 +1,7 @@
 """Remembers the vectors of recent queries: people ask the same things."""
 
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -17,14 +17,16 @@ class QueryCache:
     Args:
         embedder: Asked for the rest.
         size: Texts kept; the one unused for longest goes first.
+        told: How many texts of a call were known, and how many were not.
     """
 
-    def __init__(self, embedder: Embedder, size: int) -> None:
+    def __init__(
+        self, embedder: Embedder, size: int, told: Callable[[int, int], None] = lambda hits, misses: None
+    ) -> None:
         self._embedder = embedder
         self._size = size
+        self._told = told
         self._known: OrderedDict[str, tuple[Vectors, bool]] = OrderedDict()
-        self.hits = 0
-        self.misses = 0
 
     @property
     def model(self) -> ModelRef:
@@ -39,8 +41,7 @@ class QueryCache:
         for text in known:
             self._known.move_to_end(text)
         missing = list(dict.fromkeys(text for text in texts if text not in known))
-        self.hits += len(known)
-        self.misses += len(missing)
+        self._told(len(known), len(missing))
         if missing:
             fresh = await self._embedder.embed(missing, role)
             cut = set(fresh.truncated)

@@ -24,7 +24,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from contracts.context import RequestContext
 from contracts.deadline import Deadline
 from contracts.errors import AssemblyFailed, RecallFailed, RecheckFailed
-from contracts.filters import Filter, parse_filter
+from contracts.filters import Filter, all_of, parse_filter
 from contracts.hits import NodeHit, SeedHit
 from contracts.query import CONTEXT_TYPES, TimeRange
 from contracts.requests import SearchMemoryRequest
@@ -110,34 +110,60 @@ class Stages:
 
 
 class Chain:
-    """``search_memory``: planner → embedder → seed search → expander → rechecker → reranker → assembler."""
+    """``search_memory``: planner → embedder → seed search → expander → rechecker → reranker → assembler.
+
+    Args:
+        stages: As objects or as handles; ``self.stages`` are the same behind their circuit breakers.
+        config: How long it takes and how often it looks.
+        observer: Told what the stages do.
+    """
 
     def __init__(self, stages: Stages, config: ChainConfig, observer: Observer | None = None) -> None:
         self._config = config
         self._observer = observer or Silent()
         self._budgets = {**_BUDGETS, **config.budgets}
-        self._stages = Stages(**{name: self._guarded(name, getattr(stages, name)) for name in STAGES})
+        self.stages = Stages(**{name: self._guarded(name, getattr(stages, name)) for name in STAGES})
 
-    async def search(self, ctx: RequestContext, request: SearchMemoryRequest) -> SearchMemoryResponse:
+    async def search(
+        self,
+        ctx: RequestContext,
+        request: SearchMemoryRequest,
+        must: Filter | None = None,
+        *,
+        rerank: bool = True,
+        rerank_ms: int | None = None,
+    ) -> SearchMemoryResponse:
         """Answer a search within the deadline; what is missing is named in ``degraded`` and ``trace.warnings`` (C30).
+
+        Args:
+            ctx: Who asks.
+            request: What is asked.
+            must: Holds for every hit, beside the caller's own filter.
+            rerank: Whether the reranker is asked.
+            rerank_ms: Longest wait for it, where that is less than its budget.
 
         Raises:
             RequestError: The caller is at fault: nothing was searched.
         """
         request.check()
         target = None if request.target_uri is None else check_target(ctx, request.target_uri)
-        caller = parse_filter(request.filter) if request.filter is not None else None
+        own = parse_filter(request.filter) if request.filter is not None else None
+        caller = None if must is None and own is None else all_of(must, own)
         timeout = min(request.timeout_ms or self._config.timeout_ms, self._config.timeout_ms)
         detailed = request.include_debug and request.trace_level == "detailed"
-        run = Run(
-            ctx,
-            Deadline.after(timeout / 1000),
-            self._budgets,
-            self._observer,
-            Events(self._config.max_events, self._config.max_event_bytes) if detailed else None,
-        )
-        search = _Search(self._stages, self._config, run, request, target, caller)
-        return await search.answer()
+        run = self.run(ctx, Deadline.after(timeout / 1000), rerank_ms=rerank_ms, detailed=detailed)
+        return await _Search(self.stages, self._config, run, request, target, caller, rerank=rerank).answer()
+
+    def run(
+        self, ctx: RequestContext, deadline: Deadline, *, rerank_ms: int | None = None, detailed: bool = False
+    ) -> Run:
+        """The books of one walk through ``stages``, with this chain's budgets and observer."""
+        budgets = self._budgets
+        if rerank_ms is not None:
+            own = budgets["reranker"]
+            budgets = budgets | {"reranker": own.model_copy(update={"budget_ms": min(own.budget_ms, rerank_ms)})}
+        events = Events(self._config.max_events, self._config.max_event_bytes) if detailed else None
+        return Run(ctx, deadline, budgets, self._observer, events)
 
     def _guarded(self, name: str, stage: Stage[Any, Any]) -> Stage[Any, Any]:
         budget = self._budgets[name].budget_ms / 1000
@@ -165,8 +191,11 @@ class _Search:
         request: SearchMemoryRequest,
         target: str | None,
         caller: Filter | None,
+        *,
+        rerank: bool,
     ) -> None:
         self._stages = stages
+        self._reranks = rerank
         self._config = config
         self._run = run
         self._request = request
@@ -180,7 +209,7 @@ class _Search:
         found = await self._round(plan, self._config.limit)
         if self._too_few(found.hits) and not found.failed:
             found = await self._second_round(found)
-        hits = await self._rerank(found.plan, found.hits)
+        hits = await self._rerank(found.plan, found.hits) if self._reranks else found.hits
         assembly = await self._assemble(found.plan, hits)
         return SearchMemoryResponse(
             request_id=self._run.ctx.request_id,

@@ -4,6 +4,7 @@ import asyncio
 import time
 from typing import Literal
 
+import msgspec
 from pydantic import BaseModel, ConfigDict, Field
 
 from contracts.context import RequestContext
@@ -67,7 +68,9 @@ class Reader:
         """
         started = time.perf_counter()
         level: Literal["L1", "L2"] = "L1" if request.level == "L1" else "L2"
-        visible = await self._visible(ctx, request.uris)
+        visible, revision = await asyncio.gather(
+            self._visible(ctx, request.uris), self._revision(ctx.account_id, describe=request.describe)
+        )
         texts = await self._content.read(ctx.account_id, list(visible), level)
         read_ms = _ms(started)
         started = time.perf_counter()
@@ -78,7 +81,8 @@ class Reader:
             for (uri, node), found in zip(visible.items(), edges, strict=True)
         )
         forbidden = tuple(uri for uri in request.uris if _canonical(uri) not in visible)
-        return ReadResult(blocks, forbidden, read_ms, _ms(started))
+        nodes = map(_described, visible.values()) if request.describe else ()
+        return ReadResult(blocks, forbidden, read_ms, _ms(started), tuple(nodes), revision)
 
     async def _visible(self, ctx: RequestContext, uris: tuple[str, ...]) -> dict[str, NodeMeta]:
         """Live metadata of the URIs the caller may read, in the order asked; of other spaces none is looked up."""
@@ -86,6 +90,9 @@ class Reader:
         nodes = await self._index.meta(ctx.account_id, wanted) if wanted else {}
         visible = system_filter(ctx)
         return {uri: node for uri in wanted if (node := nodes.get(uri)) and node.satisfies(visible)}
+
+    async def _revision(self, account_id: str, *, describe: bool) -> str:
+        return await self._index.revision(account_id) if describe else ""
 
     async def _edges(self, ctx: RequestContext, uri: str, wanted: int) -> tuple[Relation, ...]:
         """One hop of relations, heaviest first; those to nodes the caller may not read are not counted either."""
@@ -114,6 +121,11 @@ class Reader:
             read_recommendation="read_l2" if level == "L1" and node.has_content else "none",
             match_reason="read",
         )
+
+
+def _described(node: NodeMeta) -> NodeMeta:
+    """A node's metadata as it may leave: its abstract is in the block, with what is secret masked."""
+    return msgspec.structs.replace(node, abstract="")
 
 
 def _canonical(uri: str) -> str:

@@ -60,7 +60,10 @@ def _assembly(request: AssembleRequest, answer: Assembly) -> bool:
 
 
 def _read(request: ReadRequest, answer: ReadResult) -> bool:
-    return len(answer.blocks) <= len(request.uris)
+    described = [node.uri for node in answer.nodes]
+    return len(answer.blocks) <= len(request.uris) and (
+        not request.describe or described == [block.uri for block in answer.blocks]
+    )
 
 
 def _uris(hits: Iterable[NodeHit]) -> set[str]:

@@ -12,7 +12,17 @@ from contracts.context import RequestContext
 from contracts.deadline import Deadline
 from contracts.ports import Embeddable, NodeMeta, Recalled, RecallQuery
 from contracts.records import ModelRef, Node
-from corpora.rag.types import CorpusHit, CorpusQuery, Raw, Retrieved, Scope, SourceDocument
+from corpora.rag.types import (
+    CorpusHit,
+    CorpusQuery,
+    Decision,
+    Ranking,
+    Raw,
+    RetrieveEvent,
+    Scope,
+    ShadowEvent,
+    SourceDocument,
+)
 
 
 class CorpusAdapter(Protocol):
@@ -59,22 +69,47 @@ class CorpusAdapter(Protocol):
 class Retriever(Protocol):
     """Finds chunks in one scope, by the graph or by the old keyword search."""
 
-    async def retrieve(self, ctx: RequestContext, deadline: Deadline, query: CorpusQuery) -> Retrieved:
-        """Find, best first, before any corpus has arranged the hits.
+    async def retrieve(self, ctx: RequestContext, deadline: Deadline, query: CorpusQuery) -> Ranking:
+        """Find, best first, before the texts are read and any corpus has arranged the hits.
 
         Args:
             ctx: Already narrowed to the scope's space.
-            deadline: Of the whole retrieval.
+            deadline: When the ranking is due.
             query: What is asked.
+
+        Raises:
+            StageError: Nothing could be searched.
         """
+        ...
+
+
+class Switch(Protocol):
+    """Says which path answers a user of a corpus, live (R8)."""
+
+    async def decide(self, corpus: str, user: str) -> Decision:
+        """The decision for a user, the same one each time while the switch stands; at once, and without raising."""
+        ...
+
+
+class CorpusObserver(Protocol):
+    """Told what happens in corpora, for metrics and logs (R7); never the query text."""
+
+    def retrieved(self, event: RetrieveEvent) -> None:
+        """A retrieval was answered, refused or failed."""
+        ...
+
+    def shadowed(self, event: ShadowEvent) -> None:
+        """A shadow was compared with the answer, failed, or had no room."""
         ...
 
 
 class VectorStore(Protocol):
     """Where chunks lie; the index backends seen from a corpus."""
 
-    async def upsert(self, account_id: str, source: SourceDocument, nodes: Embeddable, model: ModelRef) -> None:
-        """Store a source's chunks, replacing what it had."""
+    async def upsert(
+        self, account_id: str, space: str, corpus: str, documents: Sequence[Embeddable], model: ModelRef
+    ) -> None:
+        """Store sources with all their chunks, replacing what they had; each shows whole or not at all."""
         ...
 
     async def search(self, query: RecallQuery) -> Recalled:

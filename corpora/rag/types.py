@@ -14,6 +14,10 @@ from contracts.trace import Degradation
 Raw = Mapping[str, Any]
 Path = Literal["rag", "keyword"]
 ReceiptState = Literal["pending", "stored", "failed"]
+CacheUse = Literal["hit", "miss", "off"]
+# Attributes of the nodes of every corpus, told apart from those that the corpus gave: the id and title of the source,
+# and where in its text, in characters, a node's text begins and ends.
+SOURCE_ID, TITLE, START, END = "source", "title", "start", "end"
 
 
 class Passage(msgspec.Struct, frozen=True):
@@ -25,6 +29,7 @@ class Passage(msgspec.Struct, frozen=True):
         search_text: What keyword recall matches; empty means ``text``.
         vector_texts: Texts whose mean embedding is its vector; empty means ``text``.
         attrs: Keyword values beside those of the source.
+        kind: Of its node; lexical statistics, and how words weigh against meaning, are kept per kind.
     """
 
     text: str
@@ -32,6 +37,7 @@ class Passage(msgspec.Struct, frozen=True):
     search_text: str = ""
     vector_texts: tuple[str, ...] = ()
     attrs: dict[str, tuple[str, ...]] = {}
+    kind: str = "chunk"
 
 
 class SourceDocument(msgspec.Struct, frozen=True):
@@ -42,7 +48,7 @@ class SourceDocument(msgspec.Struct, frozen=True):
         space: Owner space, which decides who may see it.
         kind: What it is, for instance ``memory`` or ``page``; lexical statistics are kept per kind.
         context_type: memory, skill or resource.
-        text: Cut into chunks by the core; empty when there are passages.
+        text: Cut into chunks by the core. Beside passages it is not cut: it is what the node above them holds.
         passages: Ready-made pieces in order; empty when there is a text.
         title: Stands before each chunk where it is embedded.
         category: Finer class within the context type.
@@ -88,7 +94,7 @@ class CorpusQuery(msgspec.Struct, frozen=True):
     Args:
         text: The query, 1..8192 characters.
         scope: Where to look.
-        condition: The owner space AND ``scope.must`` AND the caller's own filter.
+        condition: The owner space AND the corpus AND ``scope.must`` AND the caller's own filter.
         candidates: Hits wanted at most, before the corpus arranges them; 1..50.
         threshold: Least relevance of a hit, 0..1.
         rerank: Whether the graph's reranker orders them.
@@ -100,6 +106,30 @@ class CorpusQuery(msgspec.Struct, frozen=True):
     candidates: int
     threshold: float
     rerank: bool
+
+
+class Ranked(msgspec.Struct, frozen=True, gc=False):
+    """A chunk found, before its text is read.
+
+    Args:
+        uri: Of its node.
+        score: What it is ranked by, 0..1.
+        relevance: On the calibrated scale, 0..1.
+        scores: What the relevance was made from.
+    """
+
+    uri: str
+    score: float
+    relevance: float
+    scores: ScoreBreakdown
+
+
+class Ranking(msgspec.Struct, frozen=True):
+    """What a retriever found: hits that passed the threshold, best first; see ``Retrieved`` for the rest."""
+
+    hits: tuple[Ranked, ...]
+    below_threshold: int = 0
+    degraded: tuple[Degradation, ...] = ()
 
 
 class CorpusHit(msgspec.Struct, frozen=True):
@@ -156,6 +186,61 @@ class Retrieved(msgspec.Struct, frozen=True):
     below_threshold: int = 0
     degraded: tuple[Degradation, ...] = ()
     retryable: bool = False
+
+
+class Decision(msgspec.Struct, frozen=True):
+    """Which path answers (R8); ``shadow`` has the other one run beside it, to be compared."""
+
+    path: Path
+    shadow: bool = False
+
+
+class RetrieveEvent(msgspec.Struct, frozen=True):
+    """One retrieval, for metrics and logs (R7); holds no text of the request.
+
+    Args:
+        trace_id: The request's id.
+        account_id: The tenant; for logs only.
+        corpus: Name of the corpus.
+        path: Which path answered; ``none`` where none did.
+        outcome: ``ok``, ``degraded`` or an error code.
+        latency_ms: Milliseconds.
+        hit_count: Hits answered.
+        below_threshold: Candidates left out by the threshold.
+        fallback_reasons: ``stage:code`` of each degradation, in order, each once.
+        cache: Whether the ranking came from the cache; ``off`` where it was not asked.
+    """
+
+    trace_id: str
+    account_id: str
+    corpus: str
+    path: Path | Literal["none"]
+    outcome: str
+    latency_ms: float
+    hit_count: int = 0
+    below_threshold: int = 0
+    fallback_reasons: tuple[str, ...] = ()
+    cache: CacheUse = "off"
+
+
+class ShadowEvent(msgspec.Struct, frozen=True):
+    """The other path, run beside an answer (R8).
+
+    Args:
+        trace_id: The request's id.
+        corpus: Name of the corpus.
+        path: Which path gave the answer.
+        outcome: Of the shadow: ``ok``, ``degraded``, an error code, or ``dropped`` when there were too many at once.
+        overlap: Share of hits that both have, of the longer list, 0..1; ``None`` without a shadow's answer.
+        latency_difference_ms: The shadow's time less the answer's, milliseconds.
+    """
+
+    trace_id: str
+    corpus: str
+    path: Path
+    outcome: str
+    overlap: float | None = None
+    latency_difference_ms: float = 0.0
 
 
 class SourceReceipt(msgspec.Struct, frozen=True):

@@ -1,4 +1,4 @@
-"""``strata eval``: quality on test collections, stage by stage; ``eval_index`` measures the index backends."""
+"""``strata eval``: quality on test collections, stage by stage; ``eval_corpus`` and ``eval_index`` measure the rest."""
 
 import asyncio
 from enum import StrEnum
@@ -12,6 +12,7 @@ from typer.core import TyperGroup
 
 from deployments.cli import common
 from deployments.cli.common import ConfigOption
+from deployments.cli.eval_corpus import corpus
 from deployments.cli.eval_index import index
 
 if TYPE_CHECKING:
@@ -32,8 +33,9 @@ class QualityFirst(TyperGroup):
         return super().parse_args(ctx, args if named else [_QUALITY, *args])
 
 
-app = typer.Typer(cls=QualityFirst, help="Measure the stages on test collections, or the index.", no_args_is_help=True)
+app = typer.Typer(cls=QualityFirst, help="Measure stages, corpora or the index.", no_args_is_help=True)
 app.command("index")(index)
+app.command("corpus")(corpus)
 
 
 class Backend(StrEnum):
@@ -89,7 +91,7 @@ async def _evaluate(settings: "Settings", folder: Path, name: str, limit: int | 
         model = load_embedder(chosen, status.update)
     with counters(console) as progress:
         work = settings.data_dir / "eval"
-        return await runner.evaluate(folder, dataset, model, _parts(settings), work, progress, fresh=fresh)
+        return await runner.evaluate(folder, dataset, model, parts(settings), work, progress, fresh=fresh)
 
 
 def _model(settings: "Settings", name: str) -> "EmbedderModelConfig":
@@ -104,7 +106,8 @@ def _model(settings: "Settings", name: str) -> "EmbedderModelConfig":
     )
 
 
-def _parts(settings: "Settings") -> "Parts":
+def parts(settings: "Settings") -> "Parts":
+    """The configuration under test."""
     from evaluation.runner import Parts  # noqa: PLC0415
     from models.load import load_pair_scorer  # noqa: PLC0415
 

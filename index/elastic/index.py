@@ -72,6 +72,10 @@ class ElasticIndex:
         """See ``SearchIndex``."""
         return await self._search.meta(account_id, uris)
 
+    async def revision(self, account_id: str) -> str:
+        """See ``SearchIndex``."""
+        return await self._search.revision(account_id)
+
     async def model(self) -> ModelRef | None:
         """See ``SearchIndex``."""
         version = await self._search.serving()

@@ -113,6 +113,11 @@ class Search:
 
         return (await self._settled(once, None) or {}) if wanted else {}
 
+    async def revision(self, account_id: str) -> str:
+        """See ``SearchIndex.revision``."""
+        version, states = await asyncio.gather(self.serving(), self.ask(self._ledger.states, [account_id]))
+        return f"{version.name if version else ''}/{states.get(account_id, State()).name}"
+
     async def serving(self) -> Version | None:
         """The version that serves."""
         return await self.ask(self._versions.serving)

@@ -83,6 +83,12 @@ class State(msgspec.Struct, frozen=True):
     replaced: tuple[Replaced, ...] = ()
     undone: tuple[tuple[int, int], ...] = ()
 
+    @property
+    def name(self) -> str:
+        """Another one after each change of what shows: a commit takes a number that no other had, shows, and ends."""
+        commits = (f"{pending.number}{'+' if pending.shown else '-'}" for pending in self.pending)
+        return ".".join([str(self.next_revision), *commits])
+
     def hidden(self, keep_seconds: float) -> Hidden:
         """What no search may show.
 

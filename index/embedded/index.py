@@ -81,6 +81,10 @@ class EmbeddedIndex:
         """See ``SearchIndex``."""
         return await self._search.meta(account_id, uris)
 
+    async def revision(self, account_id: str) -> str:
+        """See ``SearchIndex``."""
+        return await asyncio.to_thread(self._store.account_revision, account_id)
+
     async def model(self) -> ModelRef | None:
         """See ``SearchIndex``."""
         return await asyncio.to_thread(self._store.model)

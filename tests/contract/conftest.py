@@ -12,12 +12,19 @@ from index.elastic.config import ElasticConfig, LayoutConfig
 from index.elastic.index import ElasticIndex
 from index.embedded.index import EmbeddedIndex
 
+# What these assert is shown in full, as in a test.
+pytest.register_assert_rewrite("tests.contract.corpus", "tests.contract.tenants", "tests.contract.reindex.handbook")
+
 
 class Backend(Protocol):
     """A kind of index."""
 
     async def new(self) -> Index:
         """An empty index, open for writing until the test ends."""
+        ...
+
+    async def reader(self, index: Index) -> Index:
+        """The same index once more, open for reading only, as another process has it."""
         ...
 
     async def close(self) -> None:
@@ -30,11 +37,18 @@ class EmbeddedBackend:
 
     def __init__(self, folder: Callable[[], Path]) -> None:
         self._folder = folder
-        self._opened: list[EmbeddedIndex] = []
+        self._opened: dict[Index, Path] = {}
 
     async def new(self) -> Index:
-        self._opened.append(await EmbeddedIndex.open(self._folder(), write=True))
-        return self._opened[-1]
+        return await self._open(self._folder(), write=True)
+
+    async def reader(self, index: Index) -> Index:
+        return await self._open(self._opened[index], write=False)
+
+    async def _open(self, folder: Path, *, write: bool) -> Index:
+        index = await EmbeddedIndex.open(folder, write=write)
+        self._opened[index] = folder
+        return index
 
     async def close(self) -> None:
         for index in self._opened:
@@ -46,15 +60,23 @@ class ElasticBackend:
 
     def __init__(self, url: str) -> None:
         self._url = url
-        self._opened: list[ElasticIndex] = []
+        self._opened: dict[Index, ElasticIndex] = {}
+        self._configs: dict[Index, ElasticConfig] = {}
 
     async def new(self) -> Index:
         config = ElasticConfig(prefix=f"contract-{uuid4().hex[:12]}", layout=LayoutConfig(shards=2))
-        self._opened.append(await ElasticIndex.open(config, [self._url], write=True))
-        return self._opened[-1]
+        return await self._open(config, write=True)
+
+    async def reader(self, index: Index) -> Index:
+        return await self._open(self._configs[index], write=False)
+
+    async def _open(self, config: ElasticConfig, *, write: bool) -> Index:
+        index = await ElasticIndex.open(config, [self._url], write=write)
+        self._opened[index], self._configs[index] = index, config
+        return index
 
     async def close(self) -> None:
-        for index in self._opened:
+        for index in self._opened.values():
             await index.versions.destroy()
             await index.close()
 

@@ -58,6 +58,7 @@ class FakeIndex:
         self.reads: list[tuple[Sequence[str], Level]] = []
         self.failing: dict[Recall, str] = {}
         self.partial: dict[Recall, str] = {}
+        self.shown = "1"
 
     async def recall(self, queries: Sequence[RecallQuery], deadline: Deadline | None = None) -> list[Recalled]:
         self.recalls.append(queries)
@@ -89,6 +90,9 @@ class FakeIndex:
             for uri in uris
             if (r := self.records.get(uri)) and r["account_id"] == account_id
         }
+
+    async def revision(self, account_id: str) -> str:
+        return self.shown
 
     async def model(self) -> ModelRef | None:
         return FAKE_MODEL
