@@ -77,3 +77,8 @@ class Document(msgspec.Struct, frozen=True):
     document_id: str
     fingerprint: str
     nodes: tuple[Node, ...]
+
+
+def corpus_source(corpus: str, space: str) -> str:
+    """The ``source_id`` of a corpus's documents in a space; those of files are URIs, so that none is both."""
+    return f"corpus:{corpus}:{space}"

@@ -8,17 +8,19 @@ import asyncio
 import time
 import uuid
 from collections.abc import Awaitable, Callable, Iterator
-from contextlib import AbstractAsyncContextManager, contextmanager
-from typing import TypeVar
+from contextlib import AbstractAsyncContextManager, ExitStack, contextmanager
+from functools import partial
+from http import HTTPStatus
+from typing import Any, Protocol, TypeVar
 
 from fastapi import FastAPI
 from pydantic import BaseModel
 from starlette.exceptions import HTTPException
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 
 from contracts.context import RequestContext
-from contracts.errors import BodyTooLarge, Overloaded
+from contracts.errors import BodyTimeout, BodyTooLarge, Overloaded
 from contracts.requests import ReadBatchRequest, ReadMemoryRequest, SearchMemoryRequest
 from contracts.responses import ReadBatchResponse, ReadMemoryResponse, SearchMemoryResponse
 from deployments.http_errors import REQUEST_ID, as_strata_error, error_response, json_response
@@ -26,12 +28,27 @@ from deployments.identity.authenticator import Authenticator
 from deployments.identity.caller import Caller
 from deployments.logs import RequestLog, take_notes
 from deployments.metrics import RequestMetrics
-from deployments.openapi import Health, Readiness, document
+from deployments.openapi import Health, Readiness, Section, document
 from deployments.service import Service
 from deployments.settings import ServerSettings
 
 Body = TypeVar("Body", bound=BaseModel)
 Answer = TypeVar("Answer")
+Given = TypeVar("Given")
+Endpoint = Callable[[Request], Awaitable[Response]]
+
+
+class Extension(Protocol):
+    """Further routes of the API."""
+
+    @property
+    def section(self) -> Section:
+        """Their part of the OpenAPI document."""
+        ...
+
+    def add_to(self, app: FastAPI, api: "Api", /) -> None:
+        """Add them."""
+        ...
 
 
 class Api:
@@ -57,42 +74,62 @@ class Api:
     ) -> None:
         self._service = service
         self._authenticator = authenticator
-        self._limited = limited
+        self.limited = limited
         self._ready = ready
         self._settings = settings
         self._metrics = metrics
         self._log = RequestLog()
         self._ongoing = 0
 
-    def app(self) -> FastAPI:
-        """The ASGI app."""
+    def app(self, *extensions: Extension) -> FastAPI:
+        """The ASGI app.
+
+        Args:
+            extensions: Further routes.
+        """
         app = FastAPI(title="Strata", redoc_url=None)
-        app.openapi = document  # type: ignore[method-assign]
-        app.add_exception_handler(HTTPException, _http_error)
-        for path, endpoint in (
-            ("/v1/search_memory", self._endpoint(SearchMemoryRequest, self._search)),
-            ("/v1/read_memory", self._endpoint(ReadMemoryRequest, self._read)),
-            ("/v1/read_batch", self._endpoint(ReadBatchRequest, self._read_batch)),
+        app.openapi = partial(document, *(each.section for each in extensions))  # type: ignore[method-assign]
+        app.add_exception_handler(HTTPException, self._no_route)
+        for name, kind, answer in (
+            ("search_memory", SearchMemoryRequest, self._search),
+            ("read_memory", ReadMemoryRequest, self._read),
+            ("read_batch", ReadBatchRequest, self._read_batch),
         ):
-            app.add_route(path, endpoint, methods=["POST"])
+            app.add_route(f"/v1/{name}", self._endpoint(name, kind, answer), methods=["POST"])
         app.add_route("/healthz", self._healthz, methods=["GET"])
         app.add_route("/readyz", self._readyz, methods=["GET"])
+        for each in extensions:
+            each.add_to(app, self)
         return app
 
-    def _endpoint(
-        self, kind: type[Body], answer: Callable[[RequestContext, Body], Awaitable[object]]
-    ) -> Callable[[Request], Awaitable[Response]]:
+    def endpoint(
+        self,
+        name: str,
+        read: Callable[[Request], Awaitable[Given]],
+        answer: Callable[[RequestContext, Given], Awaitable[Response]],
+    ) -> Endpoint:
+        """A handler of a caller's requests: authenticated, limited and admitted, and its errors answered.
+
+        Args:
+            name: For the log.
+            read: Understands the request; until it has, nobody logs it but this.
+            answer: Answers, and logs what it does.
+        """
+
         async def endpoint(request: Request) -> Response:
-            request_id, name = request_id_of(request), request.url.path.rsplit("/", 1)[-1]
+            request_id = request_id_of(request)
             understood = False
             try:
                 header = request.headers.get("authorization", "")
                 caller = await self._authenticator.authenticate(header, request_id)
-                async with self._limited(caller):
+                async with self.limited(caller):
                     with self._admitted():
-                        body = kind.model_validate_json(await self._body(request))
+                        given = await read(request)
                         understood = True
-                        return json_response(await answer(caller.context, body))
+                        return await answer(caller.context, given)
+            except ClientDisconnect:
+                self._log.refused(name, request_id, "abandoned")
+                return Response(status_code=HTTPStatus.REQUEST_TIMEOUT)  # Nobody is left to read it.
             except Exception as error:
                 if not understood:
                     self._log.refused(name, request_id, as_strata_error(error).code)
@@ -102,6 +139,42 @@ class Api:
                 raise
 
         return endpoint
+
+    def admitted_endpoint(self, name: str, answer: Callable[[Request, str], Awaitable[Response]]) -> Endpoint:
+        """A handler of requests that say in their body who sends them: admitted, and its errors answered.
+
+        Args:
+            name: For the log.
+            answer: Gets the request and its id; authenticates, holds to limits (:attr:`limited`), answers, and logs.
+        """
+
+        async def endpoint(request: Request) -> Response:
+            request_id = request_id_of(request)
+            with ExitStack() as place:
+                try:
+                    place.enter_context(self._admitted())
+                except Overloaded as error:
+                    self._log.refused(name, request_id, error.code)
+                    return error_response(error, request_id)
+                try:
+                    return await answer(request, request_id)
+                except ClientDisconnect:
+                    return Response(status_code=HTTPStatus.REQUEST_TIMEOUT)  # Nobody is left to read it.
+                except Exception as error:
+                    return error_response(error, request_id)
+
+        return endpoint
+
+    def _endpoint(
+        self, name: str, kind: type[Body], answer: Callable[[RequestContext, Any], Awaitable[object]]
+    ) -> Endpoint:
+        async def read(request: Request) -> Body:
+            return kind.model_validate_json(await self.body(request))
+
+        async def respond(ctx: RequestContext, body: Body) -> Response:
+            return json_response(await answer(ctx, body))
+
+        return self.endpoint(name, read, respond)
 
     async def _search(self, ctx: RequestContext, body: SearchMemoryRequest) -> SearchMemoryResponse:
         started, notes = time.perf_counter(), take_notes()
@@ -137,11 +210,14 @@ class Api:
         try:
             answer = await reading
         except Exception as error:
-            code = as_strata_error(error).code
-            self._log.read(ctx, body, seconds=time.perf_counter() - started, code=code)
+            code, seconds = as_strata_error(error).code, time.perf_counter() - started
+            self._metrics.read(code, seconds)
+            self._log.read(ctx, body, seconds=seconds, code=code)
             raise
-        self._metrics.read(body.level, texts(answer))
-        self._log.read(ctx, body, answered=texts(answer), seconds=time.perf_counter() - started)
+        seconds = time.perf_counter() - started
+        self._metrics.read("ok", seconds)
+        self._metrics.texts(body.level, texts(answer))
+        self._log.read(ctx, body, answered=texts(answer), seconds=seconds)
         return answer
 
     async def _healthz(self, request: Request) -> Response:
@@ -150,6 +226,12 @@ class Api:
     async def _readyz(self, request: Request) -> Response:
         readiness = await self._ready()
         return json_response(readiness, 200 if readiness.ready else 503)
+
+    async def _no_route(self, request: Request, error: Any) -> Response:
+        """An unknown path or method; which, a caller chose, so that it is not for the log."""
+        request_id = request_id_of(request)
+        self._log.refused("no_route", request_id, f"HTTP-{error.status_code}")
+        return error_response(error, request_id)
 
     @contextmanager
     def _admitted(self) -> Iterator[None]:
@@ -162,14 +244,27 @@ class Api:
         finally:
             self._ongoing -= 1
 
-    async def _body(self, request: Request) -> bytes:
-        limit = self._settings.max_body_bytes
+    async def body(self, request: Request, limit: int | None = None) -> bytes:
+        """The body of a request, bounded in size and time: a client that trickles must not keep its place for ever.
+
+        Args:
+            request: Whose body.
+            limit: Bytes, where it is not that of the settings.
+
+        Raises:
+            BodyTooLarge, BodyTimeout
+        """
+        limit, patience = limit or self._settings.max_body_bytes, self._settings.body_timeout_ms
         parts, size = [], 0
-        async for part in request.stream():
-            size += len(part)
-            if size > limit:
-                raise BodyTooLarge(f"The body is longer than {limit} bytes.", remedy="Send a shorter one.")
-            parts.append(part)
+        try:
+            async with asyncio.timeout(patience / 1000):
+                async for part in request.stream():
+                    size += len(part)
+                    if size > limit:
+                        raise BodyTooLarge(f"The body is longer than {limit} bytes.", remedy="Send a shorter one.")
+                    parts.append(part)
+        except TimeoutError:
+            raise BodyTimeout(f"The body did not come within {patience} ms.", remedy="Send it at once.") from None
         return b"".join(parts)
 
 
@@ -180,7 +275,3 @@ def request_id_of(request: Request) -> str:
     """
     given = request.headers.get("x-request-id", "")
     return given if REQUEST_ID.fullmatch(given) else uuid.uuid4().hex
-
-
-async def _http_error(request: Request, error: Exception) -> Response:
-    return error_response(error, request_id_of(request))

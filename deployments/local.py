@@ -2,7 +2,7 @@
 
 import asyncio
 
-from contracts.ports import ReadableIndex
+from contracts.ports import Embedder, ReadableIndex
 from contracts.stages import Observer
 from deployments.backends import open_reader
 from deployments.service import Service
@@ -21,11 +21,14 @@ from stages.seed_search import SeedSearch
 
 
 class LocalService(Service):
-    """A service that holds its index open; made by :func:`open_local`."""
+    """A service that holds its index open and its models loaded; made by :func:`open_local`."""
 
-    def __init__(self, chain: Chain, reader: Reader, settings: Settings, index: ReadableIndex) -> None:
+    def __init__(
+        self, chain: Chain, reader: Reader, settings: Settings, index: ReadableIndex, embedder: Embedder
+    ) -> None:
         super().__init__(chain, reader, settings)
         self.index = index
+        self.embedder = embedder
 
     async def close(self) -> None:
         """Let go of the index."""
@@ -61,4 +64,4 @@ async def open_local(settings: Settings, observer: Observer | None = None) -> Lo
         observer,
     )
     reader = Reader(index, index, index, stages.reader.config, Redactor(settings.redaction))
-    return LocalService(chain, reader, settings, index)
+    return LocalService(chain, reader, settings, index, embedder)

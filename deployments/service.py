@@ -1,5 +1,6 @@
 """``search_memory`` and ``read_memory`` over a chain and a reader, wherever those run (C1)."""
 
+import time
 from typing import TypeVar
 
 import msgspec
@@ -28,9 +29,9 @@ class Service:
 
     Args:
         chain: Searches.
-        reader: Reads.
+        reader: Reads; ``self.reader`` is the same behind its circuit breaker.
         settings: Time for one read, batch or not, when the reader's circuit opens, and what is masked.
-        observer: Told where that circuit stands.
+        observer: Told what the reader does, and where that circuit stands.
     """
 
     def __init__(
@@ -40,11 +41,12 @@ class Service:
         settings: Settings,
         observer: Observer | None = None,
     ) -> None:
-        self._chain = chain
+        self.chain = chain
+        self._observer = observer or Silent()
         self._redactor = Redactor(settings.redaction)
         self._read_timeout = settings.server.read_timeout_ms / 1000
-        self._reader = Guarded(
-            "reader", reader, self._read_timeout, settings.chain.breaker, observer or Silent(), FITS["reader"]
+        self.reader: Stage[ReadRequest, ReadResult] = Guarded(
+            "reader", reader, self._read_timeout, settings.chain.breaker, self._observer, FITS["reader"]
         )
 
     async def search(self, ctx: RequestContext, request: SearchMemoryRequest) -> SearchMemoryResponse:
@@ -53,7 +55,7 @@ class Service:
         Raises:
             RequestError: The caller is at fault.
         """
-        answer = await self._chain.search(ctx, request)
+        answer = await self.chain.search(ctx, request)
         answer.hits = tuple(map(self._shown, answer.hits))
         answer.seed_hits = tuple(map(self._shown, answer.seed_hits))
         return answer
@@ -67,9 +69,8 @@ class Service:
             StageError: The reader failed.
         """
         uri = parse(request.uri)
-        result = await self._read(
-            ctx, ReadRequest((uri,), request.level, request.expand_relations, request.max_relations)
-        )
+        wanted = ReadRequest((uri,), request.level, request.expand_relations, request.max_relations)
+        result = await self._read(ctx, wanted)
         if not result.blocks:
             raise ReadForbidden("You may not read this URI.", field="uri")
         return ReadMemoryResponse(ctx.request_id, result.blocks[0], ReadTrace(result.read_ms, result.relations_ms))
@@ -91,4 +92,7 @@ class Service:
         return hit if abstract == (hit.abstract or "") else msgspec.structs.replace(hit, abstract=abstract)
 
     async def _read(self, ctx: RequestContext, request: ReadRequest) -> ReadResult:
-        return await self._reader(ctx, Deadline.after(self._read_timeout), request)
+        started = time.perf_counter()
+        result = await self.reader(ctx, Deadline.after(self._read_timeout), request)
+        self._observer.stage("reader", time.perf_counter() - started, len(request.uris), len(result.blocks))
+        return result

@@ -29,7 +29,8 @@ import msgspec
 from contracts.errors import InvalidUri
 from contracts.filters import Eq, Filter, In, Not, Or, all_of
 from contracts.ports import NodeMeta
-from contracts.uri import SCHEME, parse_space
+from contracts.records import corpus_source
+from contracts.uri import parse_space
 from gateway.scopes import chat_session
 from gateway.upstream import MemoryArray, Owner, UpstreamQuery, User
 
@@ -111,7 +112,7 @@ def in_owner(space: str, query: UpstreamQuery) -> Filter:
     """Records of the memory corpus in one space, of one app and project."""
     return all_of(
         Eq("owner_space", space),
-        Eq("source_id", f"{SCHEME}{space}/{CORPUS}"),
+        Eq("source_id", corpus_source(CORPUS, space)),
         _named("app_id", query.app_id),
         _named("project_id", query.project_id),
     )

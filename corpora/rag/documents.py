@@ -6,8 +6,8 @@ from hashlib import blake2b
 import msgspec
 
 from contracts.errors import InvalidBody, InvalidUri
-from contracts.records import Document, Node
-from contracts.uri import MAX_LENGTH, join, parse
+from contracts.records import Document, Node, corpus_source
+from contracts.uri import MAX_LENGTH, join, parse, parse_space
 from corpora.context import nodes
 from corpora.context.nodes import Uris, base_uri, chunk_nodes, fits, titled
 from corpora.rag.types import END, SOURCE_ID, START, TITLE, Passage, SourceDocument
@@ -139,12 +139,12 @@ class SourceChunker:
 
 
 def index_source(space: str, corpus: str) -> str:
-    """The ``source_id`` under which the index keeps a corpus in a space; URIs of its sources lie below it.
+    """The ``source_id`` under which the index keeps a corpus in a space.
 
     Raises:
         InvalidUri: ``space`` is no valid space.
     """
-    return base_uri(space, corpus)
+    return corpus_source(corpus, parse_space(space, field="space"))
 
 
 def source_uri(space: str, corpus: str, source_id: str) -> str:
@@ -155,7 +155,7 @@ def source_uri(space: str, corpus: str, source_id: str) -> str:
     Raises:
         InvalidUri: ``space`` is no valid space.
     """
-    base = index_source(space, corpus)
+    base = base_uri(space, corpus)
     plain = f"{base}/{source_id}"
     try:
         fit = len(plain) <= MAX_LENGTH - _ROOM_BELOW and parse(plain) == plain and _MADE not in source_id

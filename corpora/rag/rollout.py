@@ -25,6 +25,7 @@ logger = logging.getLogger(__name__)
 
 _BUCKETS = 100
 _LONGEST_NAME = 64
+_PATIENCE_S = 0.05
 
 
 class SwitchState(msgspec.Struct, frozen=True):
@@ -148,9 +149,9 @@ class Switches:
 
 
 class Rollout:
-    """See ``corpora.rag.ports.Switch``: follows the switches beside the requests, which never wait for the database.
+    """See ``corpora.rag.ports.Switch``: follows the switches beside the requests, which wait a moment at most.
 
-    While that is slow or down, what was known last holds; before anything was known, the settings hold. So call
+    While the database is slow or down, what was known last holds; before anything was known, the settings hold. So call
     :meth:`start` before the first request.
 
     Args:
@@ -174,8 +175,12 @@ class Rollout:
 
     async def decide(self, corpus: str, user: str) -> Decision:
         """Which path answers a user of a corpus, as far as is known now."""
-        if self._clock() >= self._due and (self._reading is None or self._reading.done()):
+        late = self._clock() - self._due
+        if late >= 0 and (self._reading is None or self._reading.done()):
             self._reading = asyncio.create_task(self._refreshed())
+            if late >= self._config.refresh_ms / 1000:
+                # After a quiet time what is known may be old by hours; a moment's wait spares one wrong answer.
+                await asyncio.wait({self._reading}, timeout=_PATIENCE_S)
         name = switch_name(corpus)
         state = self._known.get(name) or SwitchState.of(self._config.switch(corpus))
         return state.decide(name, user)

@@ -62,8 +62,22 @@ class Client:
         return self._post("/v1/read_memory", body, ReadMemoryResponse)
 
     def _post(self, path: str, body: dict[str, Any], kind: type[Answer]) -> Answer:
+        return self.call("POST", path, kind, {name: value for name, value in body.items() if value is not None})
+
+    def call(self, method: str, path: str, kind: type[Answer], body: dict[str, Any] | None = None) -> Answer:
+        """Any request.
+
+        Args:
+            method: Of HTTP.
+            path: With everything in it escaped.
+            kind: What is answered.
+            body: What is sent, if anything.
+
+        Raises:
+            StrataError: What the service answered, or that there is none.
+        """
         try:
-            response = self._http.post(path, json={name: value for name, value in body.items() if value is not None})
+            response = self._http.request(method, path, json=body)
         except httpx.InvalidURL:
             raise ConfigError(f"{self._http.base_url} is no URL.", field="STRATA_URL") from None
         except httpx.TimeoutException:
@@ -72,7 +86,7 @@ class Client:
             ) from None
         except httpx.HTTPError:
             raise ConfigError(f"No service runs at {self._http.base_url}.", remedy="Start it: strata up") from None
-        if response.status_code != HTTPStatus.OK:
+        if response.status_code not in {HTTPStatus.OK, HTTPStatus.ACCEPTED}:
             raise _error(response)
         try:
             return msgspec.json.decode(response.content, type=kind)

@@ -84,6 +84,14 @@ def service_url(settings: "Settings") -> str:
     return Environment.read().url or (running.url if running else settings.url)
 
 
+def service_is_up(settings: "Settings") -> bool:
+    """Whether commands have a service to talk to: the one started here, or one that STRATA_URL names."""
+    from deployments.lifecycle import Service  # noqa: PLC0415
+    from deployments.settings import Environment  # noqa: PLC0415
+
+    return bool(Environment.read().url) or Service(run_folder(settings)).current() is not None
+
+
 def key_file(settings: "Settings") -> Path:
     """The key that this machine's commands use."""
     return settings.data_dir / "keys" / "local.key"

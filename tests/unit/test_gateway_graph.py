@@ -11,6 +11,7 @@ from contracts.context import RequestContext
 from contracts.deadline import Deadline
 from contracts.errors import InvalidFilter, RecallFailed, StageFailed, StageTimeout
 from contracts.filters import In
+from contracts.records import corpus_source
 from contracts.stages import EmbedRequest, QueryVectors
 from gateway.config import AgenticConfig, GraphUpstreamConfig, RerankConfig
 from gateway.graph_upstream import GraphUpstream
@@ -38,7 +39,7 @@ def memory(name: str, text: str = "", of: str = "fact", *, space: str = "memory.
         text or name,
         **{
             "context_type": "memory",
-            "source_id": f"strata://{space}/memory",
+            "source_id": corpus_source("memory", space),
             "attrs": attrs,
             "kind": "memory",
             "parent_uri": "",
@@ -229,7 +230,7 @@ async def test_owners_accounts_and_corpora_are_apart() -> None:
         memory("agents", "green tea", "agent_case", space="agent-memory.chef"),
         memory("shared", "green tea", space="shared"),
         memory("rivals", "green tea", account_id="rival"),
-        memory("notes", "green tea", source_id="strata://memory.ann/notes"),
+        memory("notes", "green tea", source_id="strata://memory.ann/memory"),
         memory("skills", "green tea", context_type="skill"),
         memory("old", "green tea", expires_at=1),
         memory("hidden", "green tea", status="archived"),

@@ -63,7 +63,7 @@ async def test_a_search_is_held_to_the_corpus_its_scope_and_the_callers_filter()
     assert query.condition == And(
         (
             Eq("owner_space", SPACE),
-            Eq("source_id", f"strata://{SPACE}/notes"),
+            Eq("source_id", f"corpus:notes:{SPACE}"),
             Eq("attrs.session", "s1"),
             Eq("tags", "x"),
         )

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from contracts.errors import InvalidBody, InvalidUri
 from contracts.records import Node
 from contracts.uri import is_under, parse, space_of
-from corpora.rag.documents import MAX_SOURCE_ID, SourceChunker, check, index_source, source_uri
+from corpora.rag.documents import MAX_SOURCE_ID, SourceChunker, check, source_uri
 from corpora.rag.types import Passage, SourceDocument
 from index.chunker import ChunkOptions, count_tokens
 
@@ -117,7 +117,7 @@ def test_all_uris_are_canonical_lie_below_their_corpus_and_never_meet(ids: list[
         own = {node.uri for node in chunker.chunk("memory", source(text, source_id=source_id))}
         assert not seen & own
         seen |= own
-    base = index_source("user:alice", "memory")
+    base = "strata://user:alice/memory"
     assert all(parse(uri) == uri and is_under(uri, base) and space_of(uri) == "user:alice" for uri in seen)
 
 

@@ -151,6 +151,16 @@ async def test_a_change_holds_without_a_restart_and_is_looked_for_once_a_second(
     assert store.asked == 2
 
 
+async def test_the_first_request_after_a_quiet_time_follows_what_was_set_meanwhile(
+    clock: FakeClock, store: FakeSwitches
+) -> None:
+    live = rollout(clock)
+    await live.start()
+    store.answer = {"web.rag": state(enabled=False)}
+    clock.now += 3600
+    assert (await live.decide("web", "alice")).path == "keyword"
+
+
 async def test_requests_do_not_wait_for_a_slow_database_and_ask_it_once(clock: FakeClock, store: FakeSwitches) -> None:
     live = rollout(clock)
     store.answer = {"web.rag": state(enabled=False)}
