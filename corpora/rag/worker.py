@@ -64,6 +64,7 @@ class IngestWorker:
         self._stopping = asyncio.Event()
         self._woken = asyncio.Event()
         self._writer: tuple[AsyncExitStack, IndexStore] | None = None
+        self._unreleased: list[Batch] = []
         self._nodes = 0
         self._failures = 0
         self._busy_at = self._swept_at = self._resume_at = float("-inf")
@@ -103,6 +104,7 @@ class IngestWorker:
     async def _turn(self) -> bool:
         """Do one batch; whether there may be more to do at once."""
         try:
+            await self._release(0)
             await self._tidy()
             began = self._now()
             claimed = await self._jobs.claim(self._owner, self._config.batch)
@@ -123,8 +125,9 @@ class IngestWorker:
             if batch.trouble:
                 self._troubled(batch.trouble[1])
             if batch.held:
+                self._unreleased.append(batch)
                 with suppress(DatabaseDown):
-                    await asyncio.shield(batch.release(self._pause() if batch.trouble else 0))
+                    await asyncio.shield(self._release(self._pause() if batch.trouble else 0))
         if batch.trouble:
             await self._let_go()
             return False
@@ -133,6 +136,12 @@ class IngestWorker:
             await self._optimize()
         return True
 
+    async def _release(self, pause_s: float) -> None:
+        """Give back what is held no longer; what the database does not take now is given back before the next batch."""
+        while self._unreleased:
+            await self._unreleased[-1].release(pause_s)
+            self._unreleased.pop()
+
     async def _rest(self) -> None:
         """Wait until there may be work; let go of the index when there was none for a while."""
         pause, event = self._resume_at - self._now(), self._stopping
@@ -140,7 +149,8 @@ class IngestWorker:
             pause, event = self._config.poll_s, self._woken
             with suppress(DatabaseDown):
                 due = await self._jobs.next_due()
-                pause = pause if due is None else min(pause, max(due, pause / _LOOKS))
+                if due is not None:
+                    pause = min(pause, due if due > 0 else pause / _LOOKS)
         if self._writer:
             idle = self._busy_at + self._config.idle_s - self._now()
             if idle <= 0:
