@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 from contracts.ports import ReadableIndex, WritableIndex
 from database.target import Target
-from deployments.settings import INDEX_FOLDER, Environment, IndexSettings, Settings
+from deployments.environment import Environment
+from deployments.settings import INDEX_FOLDER, IndexSettings, Settings
 from index.elastic.config import ElasticConfig
 
 if TYPE_CHECKING:

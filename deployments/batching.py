@@ -45,6 +45,7 @@ class Batcher(Generic[Item, Result]):
         run: Takes the items of a batch and the latest of their deadlines, returns one result an item, in order.
         cost: What an item adds to a batch, for instance its number of texts.
         limit: Cost at which a batch is full, at least 1; a single item may exceed it. May be changed at any time.
+        queued: Told by how many items the queue has grown or shrunk.
     """
 
     def __init__(
@@ -52,10 +53,12 @@ class Batcher(Generic[Item, Result]):
         run: Callable[[Sequence[Item], Deadline], Awaitable[Sequence[Result]]],
         cost: Callable[[Item], int],
         limit: int,
+        queued: Callable[[int], None] = lambda change: None,
     ) -> None:
         self.limit = limit
         self._run = run
         self._cost = cost
+        self._queued = queued
         self._queue: deque[_Waiting[Item, Result]] = deque()
         self._worker: asyncio.Task[None] | None = None
         self._began = 0.0
@@ -72,6 +75,7 @@ class Batcher(Generic[Item, Result]):
         """
         answer: asyncio.Future[Result] = asyncio.get_running_loop().create_future()
         self._queue.append(_Waiting(item, self._cost(item), deadline, answer))
+        self._queued(1)
         if self._worker is None or self._worker.done():
             self._worker = asyncio.create_task(self._work())
         return await answer
@@ -99,15 +103,19 @@ class Batcher(Generic[Item, Result]):
         while self._queue:
             waiting = self._queue[0]
             if waiting.abandoned():
-                self._queue.popleft()
+                self._next()
                 if not waiting.answer.done():
                     waiting.answer.set_exception(StageTimeout("The deadline passed while the work queued."))
                 continue
             if batch and cost + waiting.cost > self.limit:
                 break
-            batch.append(self._queue.popleft())
+            batch.append(self._next())
             cost += waiting.cost
         return batch
+
+    def _next(self) -> _Waiting[Item, Result]:
+        self._queued(-1)
+        return self._queue.popleft()
 
 
 class BatchedEmbedder:
@@ -116,12 +124,20 @@ class BatchedEmbedder:
     Args:
         stage: Embeds the texts of a whole batch.
         limit: Texts a batch.
+        queued: See :class:`Batcher`.
     """
 
-    def __init__(self, stage: Stage[EmbedRequest, QueryVectors], limit: int) -> None:
+    def __init__(
+        self,
+        stage: Stage[EmbedRequest, QueryVectors],
+        limit: int,
+        queued: Callable[[int], None] = lambda change: None,
+    ) -> None:
         self._stage = stage
         roles: tuple[TextRole, ...] = ("query", "passage")
-        self._batchers = {role: Batcher(self._embed, lambda request: len(request.texts), limit) for role in roles}
+        self._batchers = {
+            role: Batcher(self._embed, lambda request: len(request.texts), limit, queued) for role in roles
+        }
 
     async def __call__(self, ctx: RequestContext, deadline: Deadline, request: EmbedRequest) -> QueryVectors:
         """Embed the texts of one request."""
@@ -156,15 +172,18 @@ class SharedScorer:
         scorer: The model.
         limit: Pairs a batch.
         timeout: Seconds after which pairs still queued are dropped, their caller long gone.
+        queued: See :class:`Batcher`.
     """
 
-    def __init__(self, scorer: PairScorer, limit: int, timeout: float) -> None:
+    def __init__(
+        self, scorer: PairScorer, limit: int, timeout: float, queued: Callable[[int], None] = lambda change: None
+    ) -> None:
         self._scorer = scorer
         self._timeout = timeout
         self._loop = asyncio.get_running_loop()
         # A thread of its own: callers block theirs, which may be all of the loop's.
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="scorer")
-        self.batcher: Batcher[Sequence[tuple[str, str]], NDArray[np.float32]] = Batcher(self._score, len, limit)
+        self.batcher: Batcher[Sequence[tuple[str, str]], NDArray[np.float32]] = Batcher(self._score, len, limit, queued)
 
     def score(self, pairs: Sequence[tuple[str, str]]) -> NDArray[np.float32]:
         """See ``contracts.ports.PairScorer``. Blocking: call it from a thread, never from the event loop."""

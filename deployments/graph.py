@@ -17,10 +17,13 @@ from ray.serve.deployment import Application
 from ray.serve.schema import ApplicationStatus, ApplicationStatusOverview, LoggingConfig
 
 from contracts.errors import ConfigError, Overloaded
+from deployments.corpora.replica import IngestReplica
+from deployments.environment import Environment
 from deployments.faults.replica import faulty
 from deployments.ingress import Ingress
+from deployments.knowledge_base import replica as knowledge_base
 from deployments.limits.replica import LimitsReplica
-from deployments.settings import Environment, Settings, resolved
+from deployments.settings import Settings, resolved
 from deployments.stage_settings import BatchSettings, DeploymentSettings
 from deployments.stages.assembler import AssemblerReplica
 from deployments.stages.base import StageReplica
@@ -82,7 +85,9 @@ def build(settings: Settings, *, faults: bool = False) -> Application:
         "backpressure_config": {"status_code": Overloaded.http_status, "retry_after_s": Overloaded.retry_after},
     }
     options = settings.server.deployment.options() | limits
-    return _deployment(Ingress, "ingress", options).bind(settings, remote, _ledger(settings))
+    ingest = _ingest(settings, graph["embedder"])
+    kb = knowledge_base.applications(settings, graph["embedder"])
+    return _deployment(Ingress, "ingress", options).bind(settings, remote, _ledger(settings), ingest, kb)
 
 
 def start(settings: Settings) -> None:
@@ -96,12 +101,17 @@ def start(settings: Settings) -> None:
         _check_port(settings.server.host, settings.server.port)
     serve.start(
         proxy_location=settings.ray.proxy_location,
-        http_options={
-            "host": settings.server.host,
-            "port": settings.server.port,
-            "request_timeout_s": settings.longest_request_s + _PROXY_GRACE_S,
-        },
+        http_options=http_options(settings),
     )
+
+
+def http_options(settings: Settings) -> dict[str, Any]:
+    """Where Serve's proxies listen, and how long they wait for an ingress."""
+    return {
+        "host": settings.server.host,
+        "port": settings.server.port,
+        "request_timeout_s": settings.longest_request_s + _PROXY_GRACE_S,
+    }
 
 
 def deploy(settings: Settings, *, faults: bool = False) -> None:
@@ -182,6 +192,14 @@ def _ledger(settings: Settings) -> Application | None:
         return None
     options = DeploymentSettings(num_replicas=1, max_surge_percent=0).options()
     return _deployment(LimitsReplica, LimitsReplica.name, options).bind(settings.limits)
+
+
+def _ingest(settings: Settings, embedder: Application) -> Application | None:
+    """What brings the sources of corpora into the index, where there are any."""
+    if not settings.corpora.enabled:
+        return None
+    options = settings.corpora.serving.deployment.options()
+    return _deployment(IngestReplica, IngestReplica.name, options).bind(settings, embedder)
 
 
 def _deployment(kind: type[Any], name: str, options: dict[str, Any]) -> serve.Deployment:

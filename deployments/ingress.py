@@ -23,19 +23,30 @@ from contracts.stages import (
     SeedResult,
     Stage,
 )
-from deployments.api import Api
-from deployments.backends import open_reader
+from deployments.api import Api, Extension
+from deployments.backends import open_database, open_reader
 from deployments.bounded import Bounded
+from deployments.corpora.api import CorporaRoutes
+from deployments.corpora.events import Everyone
+from deployments.corpora.observer import CorpusLog, CorpusMetrics
+from deployments.corpora.opening import open_corpora
+from deployments.corpora.replica import IngestReplica, Waker
+from deployments.environment import Environment
+from deployments.gateway.api import GatewayRoute
+from deployments.gateway.observer import GatewayMetrics
+from deployments.gateway.opening import open_gateway
 from deployments.identity.authenticator import open_authenticator
 from deployments.identity.caller import Caller
 from deployments.identity.keys import KeyStore
+from deployments.knowledge_base.api import KnowledgeBaseRoute
+from deployments.knowledge_base.replica import knowledge_base
 from deployments.limits.limiter import Limiter, unlimited
 from deployments.limits.messages import LeaseReply, LeaseRequest
 from deployments.logs import Noted
 from deployments.metrics import ChainMetrics, RequestMetrics
 from deployments.openapi import Readiness
 from deployments.service import Service
-from deployments.settings import Environment, Settings
+from deployments.settings import Settings
 from deployments.transport import RemoteStage
 from stages.assembler import Assembler
 from stages.chain import Chain, Stages
@@ -65,6 +76,8 @@ class Ingress:
         settings: All of them.
         handles: By stage; a stage that is missing runs in here.
         ledger: Of the limits; without one nothing is limited.
+        ingest: Writes the sources of corpora; without one there are no corpora.
+        kb: The knowledge base; without one there is none.
     """
 
     async def __init__(  # type: ignore[misc]  # Serve awaits it
@@ -72,6 +85,8 @@ class Ingress:
         settings: Settings,
         handles: dict[str, DeploymentHandle[Any]],
         ledger: DeploymentHandle[Any] | None = None,
+        ingest: DeploymentHandle[Any] | None = None,
+        kb: DeploymentHandle[Any] | None = None,
     ) -> None:
         self._settings = settings
         self._remote = {name: RemoteStage[Any, Any](handle, _RESULTS[name]) for name, handle in handles.items()}
@@ -83,8 +98,23 @@ class Ingress:
         metrics = RequestMetrics()
         keys = await asyncio.to_thread(KeyStore, settings.keys_path)
         secret = Environment.read().secret("jwt_secret")
+        service = Service(chain, reader, settings, observer)
+        self._extensions: list[Extension] = []
+        self._ingest = RemoteStage[Any, Any](ingest, type(None)) if ingest else None
+        database = await open_database(settings) if self._ingest or settings.gateway.enabled else None
+        if self._ingest and database:
+            told = Everyone(CorpusMetrics(), CorpusLog())
+            corpora = await open_corpora(settings, database, service, told, Waker(self._ingest))
+            self._extensions.append(CorporaRoutes(corpora, settings.corpora.serving.http))
+        if settings.gateway.enabled and database:
+            counted = GatewayMetrics()
+            gateway = open_gateway(settings, database, service, counted.refused)
+            self._extensions.append(GatewayRoute(gateway, counted, settings.gateway.address_header))
+        if kb and settings.knowledge_base.http:
+            searcher = knowledge_base(kb, settings.knowledge_base.timeout_ms)
+            self._extensions.append(KnowledgeBaseRoute(searcher))
         self._api = Api(
-            Service(chain, reader, settings, observer),
+            service,
             await open_authenticator(keys, settings.identity, secret, metrics.unauthenticated),
             await self._limits(ledger, metrics, observer) if ledger else unlimited,
             self._readiness,
@@ -96,7 +126,7 @@ class Ingress:
 
     def __serve_build_asgi_app__(self) -> FastAPI:
         """Called by Serve once the constructor is done."""
-        return self._api.app()
+        return self._api.app(*self._extensions)
 
     async def check_health(self) -> None:
         """Serve replaces an ingress whose event loop does not get to this."""
@@ -127,19 +157,24 @@ class Ingress:
         return local
 
     async def _readiness(self) -> Readiness:
-        """Every stage of the graph answers, and the index holds vectors of the embedder's model."""
+        """Every stage of the graph answers, and the index holds vectors of the embedder's model.
+
+        Searches are answered, and ingests acknowledged, while the ingest deployment is down.
+        """
         described = await self._describe(self._settings.server.ready_timeout_ms / 1000)
         states = {
             name: "ok" if answer is None or isinstance(answer, ModelRef) else _wrong(answer)
             for name, answer in described.items()
         }
-        reason = _reason(states, described.get("seed_search"), described.get("embedder"))
+        searching = {name: state for name, state in states.items() if name in self._remote}
+        reason = _reason(searching, described.get("seed_search"), described.get("embedder"))
         return Readiness(not reason, states, reason)
 
     async def _describe(self, seconds: float) -> dict[str, ModelRef | BaseException | None]:
         """What each remote stage says of itself, or why it does not."""
-        asked = (stage.describe(seconds) for stage in self._remote.values())
-        return dict(zip(self._remote, await asyncio.gather(*asked, return_exceptions=True), strict=True))
+        remote = self._remote | ({IngestReplica.name: self._ingest} if self._ingest else {})
+        asked = (stage.describe(seconds) for stage in remote.values())
+        return dict(zip(remote, await asyncio.gather(*asked, return_exceptions=True), strict=True))
 
 
 def _wrong(error: BaseException) -> str:

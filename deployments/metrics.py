@@ -1,73 +1,155 @@
 """Metrics of the graph through Ray's exporter (D2, C41).
 
-Every name gets the prefix ``ray_`` and the tags deployment, replica and application on export; counters end in
-``_total``. Tags of our own are bounded: stage names, error codes and drop reasons, never an account, a URI or a query.
-Dots of C41 are underscores; ``qps`` and ``p95_ms`` are what Prometheus makes of the first two.
-
-=================================================  ==========  ===========  ============================================
-name                                               kind        tags         meaning
-=================================================  ==========  ===========  ============================================
-retrieval_search_memory                            counter     outcome      searches: ok, degraded, or an error code
-retrieval_search_memory_ms                         histogram                duration of a search inside the ingress
-retrieval_search_memory_threshold_filtered_count   counter                  hits below the score threshold
-retrieval_seed_hit_count                           counter                  seeds found
-retrieval_recheck_input_count                      counter                  candidates that the rechecker saw
-retrieval_recheck_pass_count                       counter                  candidates it let pass
-retrieval_recheck_drop_count                       counter     reason       candidates it dropped
-retrieval_read_l1_count, retrieval_read_l2_count   counter                  texts handed out by reads
-retrieval_fallback_count                           counter     stage, code  less or other than asked for was answered
-retrieval_stage_ms                                 histogram   stage        a stage as the chain sees it, hop included
-retrieval_stage_in_count, …_out_count              counter     stage        items into and out of a stage
-retrieval_stage_work_ms                            histogram   stage        a stage's own work, without the hop
-retrieval_stage_error_count                        counter     stage, code  calls that raised or were cancelled
-retrieval_stage_in_flight                          gauge       stage        calls that a replica works on now
-retrieval_stage_circuit                            gauge       stage        a breaker: 0 closed, 1 half open, 2 open
-retrieval_requests_in_flight                       gauge                    requests that an ingress works on now
-retrieval_unauthenticated_count                    counter     reason       requests whose credentials were refused
-retrieval_rate_limited_count                       counter     reason       requests over a limit of account or key
-=================================================  ==========  ===========  ============================================
+``docs/metrics.md`` lists all of them. It is made from what they say of themselves, here and in the ``observer.py`` of
+corpora, gateway and knowledge base. On export every name gets the prefix ``ray_``, the tags deployment, replica and
+application, and a counter ``_total``. Tags of our own are bounded: stage names, error codes and drop reasons, never an
+account, a URI or a query. Dots of C41 are underscores; what its names mean in the end (``qps``, ``p95_ms``) is said by
+the recording rules.
 """
 
-from collections.abc import Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager
+import asyncio
+import weakref
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, suppress
+from typing import ClassVar, Literal, NamedTuple
 
 from ray.serve.metrics import Counter, Gauge, Histogram
 
 from contracts.breaker import BreakerState
 from contracts.hits import Level
 
+PREFIX = "retrieval_"
 # Milliseconds, close together around the budgets of C40: 30, 40, 50, 100, 120 and 300.
 BUCKETS = [1.0, 2.5, 5.0, 10.0, 20.0, 30.0, 40.0, 50.0, 75.0, 100.0, 120.0, 150.0, 200.0, 300.0, 500.0, 1000.0, 3000.0]
+# Ray reports once a second at most.
+_REPEAT_S = 0.5
 
 _CIRCUIT: Mapping[BreakerState, int] = {"closed": 0, "half_open": 1, "open": 2}
 
+Kind = Literal["counter", "gauge", "histogram"]
 
-class _Counter:
-    """A counter whose tags can't be forgotten: Ray fails on a missing one."""
+
+class Description(NamedTuple):
+    """What a metric says of itself.
+
+    Args:
+        name: As it is made.
+        kind: Its kind.
+        tags: Its own, beside those of Serve.
+        meaning: One phrase.
+    """
+
+    name: str
+    kind: Kind
+    tags: tuple[str, ...]
+    meaning: str
+
+    @property
+    def exported(self) -> str:
+        """Its name for Prometheus; of a histogram, what comes before ``_bucket``, ``_sum`` and ``_count``."""
+        return f"ray_{self.name}{'_total' if self.kind == 'counter' else ''}"
+
+
+class Metric:
+    """A metric of ours, whose tags can't be forgotten: Ray fails on a missing one.
+
+    Args:
+        name: Without the prefix.
+        meaning: Its description.
+        tags: Its tags.
+    """
+
+    kind: ClassVar[Kind]
 
     def __init__(self, name: str, meaning: str, *tags: str) -> None:
-        self._counter = Counter(f"retrieval_{name}", description=meaning, tag_keys=tags)
-        self._tags = tags
+        self.description = Description(PREFIX + name, self.kind, tags, meaning)
+
+    def _tagged(self, values: Sequence[str]) -> dict[str, str]:
+        return dict(zip(self.description.tags, values, strict=True))
+
+
+class Tally(Metric):
+    """A counter; see :class:`Metric`."""
+
+    kind = "counter"
+
+    def __init__(self, name: str, meaning: str, *tags: str) -> None:
+        super().__init__(name, meaning, *tags)
+        self._counter = Counter(self.description.name, description=meaning, tag_keys=tags)
 
     def add(self, amount: int, *values: str) -> None:
         """Count ``amount`` under the tags' values."""
         if amount > 0:  # Ray refuses an increment of 0.
-            self._counter.inc(amount, dict(zip(self._tags, values, strict=True)))
+            self._counter.inc(amount, self._tagged(values))
 
 
-class _Milliseconds:
+class Reading(Metric):
+    """A gauge; see :class:`Metric`.
+
+    Ray reports what was set since its last report, and forgets it. So values are set again and again, by the event loop
+    that first showed one, for as long as it runs.
+    """
+
+    kind = "gauge"
+
+    def __init__(self, name: str, meaning: str, *tags: str) -> None:
+        super().__init__(name, meaning, *tags)
+        self._gauge = Gauge(self.description.name, description=meaning, tag_keys=tags)
+        self._latest: dict[tuple[str, ...], float] = {}
+        self._repeats = False
+
+    def show(self, value: float, *values: str) -> None:
+        """The value as it is now, under the tags' values."""
+        self._latest[values] = value
+        self._gauge.set(value, self._tagged(values))
+        if not self._repeats:
+            with suppress(RuntimeError):  # No event loop, as in a command: there is nobody to report to either.
+                asyncio.get_running_loop().call_later(_REPEAT_S, self._repeat, weakref.ref(self))
+                self._repeats = True
+
+    @staticmethod
+    def _repeat(reference: "weakref.ref[Reading]") -> None:
+        if reading := reference():
+            for values, value in reading._latest.items():
+                reading._gauge.set(value, reading._tagged(values))
+            asyncio.get_running_loop().call_later(_REPEAT_S, Reading._repeat, reference)
+
+
+class Distribution(Metric):
+    """A histogram.
+
+    Args:
+        name: Without the prefix.
+        meaning: Its description.
+        boundaries: Of its buckets, above 0 and rising.
+        tags: Its tags.
+    """
+
+    kind = "histogram"
+
+    def __init__(self, name: str, meaning: str, boundaries: Sequence[float], *tags: str) -> None:
+        super().__init__(name, meaning, *tags)
+        self._histogram = Histogram(
+            self.description.name, description=meaning, boundaries=list(boundaries), tag_keys=tags
+        )
+
+    def add(self, value: float, *values: str) -> None:
+        """Note a value under the tags' values."""
+        self._histogram.observe(value, self._tagged(values))
+
+
+class Milliseconds(Distribution):
     """A histogram of durations."""
 
     def __init__(self, name: str, meaning: str, *tags: str) -> None:
-        self._histogram = Histogram(f"retrieval_{name}", description=meaning, boundaries=BUCKETS, tag_keys=tags)
-        self._tags = tags
+        super().__init__(name, meaning, BUCKETS, *tags)
 
     def add(self, seconds: float, *values: str) -> None:
-        """Note a duration under the tags' values."""
-        self._histogram.observe(seconds * 1000, dict(zip(self._tags, values, strict=True)))
+        """Note a duration, in seconds, under the tags' values."""
+        super().add(seconds * 1000, *values)
 
 
-class _InFlight:
+class InFlight(Reading):
     """A gauge of what is under way.
 
     Args:
@@ -77,23 +159,24 @@ class _InFlight:
     """
 
     def __init__(self, name: str, meaning: str, tags: Mapping[str, str]) -> None:
-        self._gauge = Gauge(f"retrieval_{name}", description=meaning, tag_keys=tuple(tags))
-        self._tags = dict(tags)
+        super().__init__(name, meaning, *tags)
+        self._values = tuple(tags.values())
         self._count = 0
-        self._add(0)
+        self.change(0)
 
     @contextmanager
     def one(self) -> Iterator[None]:
         """Put around one piece of work."""
-        self._add(1)
+        self.change(1)
         try:
             yield
         finally:
-            self._add(-1)
+            self.change(-1)
 
-    def _add(self, change: int) -> None:
-        self._count += change
-        self._gauge.set(self._count, self._tags)
+    def change(self, by: int) -> None:
+        """So many more, or fewer."""
+        self._count += by
+        self.show(self._count, *self._values)
 
 
 class StageMetrics:
@@ -105,9 +188,9 @@ class StageMetrics:
 
     def __init__(self, stage: str) -> None:
         self._stage = stage
-        self._work = _Milliseconds("stage_work_ms", "A stage's own work, without the hop.", "stage")
-        self._errors = _Counter("stage_error_count", "Calls of a stage that raised or were cancelled.", "stage", "code")
-        self._in_flight = _InFlight("stage_in_flight", "Calls that a replica works on now.", {"stage": stage})
+        self._work = Milliseconds("stage_work_ms", "A stage's own work, without the hop.", "stage")
+        self._errors = Tally("stage_error_count", "Calls of a stage that raised or were cancelled.", "stage", "code")
+        self._in_flight = InFlight("stage_in_flight", "Calls that a replica works on now.", {"stage": stage})
 
     def under_way(self) -> AbstractContextManager[None]:
         """Put around a call."""
@@ -122,20 +205,55 @@ class StageMetrics:
         self._errors.add(1, self._stage, code)
 
 
+class IndexMetrics:
+    """A stage's view of the index.
+
+    Args:
+        stage: The stage's name.
+    """
+
+    def __init__(self, stage: str) -> None:
+        self._stage = stage
+        self._up = Reading("index_up", "Whether the index answered a stage that looked last: 1, else 0.", "stage")
+
+    def answered(self, well: bool) -> None:
+        """The index was asked."""
+        self._up.show(int(well), self._stage)
+
+
+class ModelMetrics:
+    """What waits for a model, and what a cache saves it.
+
+    Args:
+        stage: The stage that has the model.
+    """
+
+    def __init__(self, stage: str) -> None:
+        self._queue = InFlight("model_queue", "Requests that wait until the model is free.", {"stage": stage})
+        self._cache = Tally("query_cache_count", "Query texts whose vectors a cache held, or not: hit, miss.", "use")
+
+    def queued(self, change: int) -> None:
+        """So many more wait, or fewer."""
+        self._queue.change(change)
+
+    def cached(self, hits: int, misses: int) -> None:
+        """Query texts were looked up."""
+        self._cache.add(hits, "hit")
+        self._cache.add(misses, "miss")
+
+
 class ChainMetrics:
     """The chain's view of its stages; a ``contracts.stages.Observer``."""
 
     def __init__(self) -> None:
-        self._ms = _Milliseconds("stage_ms", "A stage as the chain sees it, hop included.", "stage")
-        self._in = _Counter("stage_in_count", "Items into a stage.", "stage")
-        self._out = _Counter("stage_out_count", "Items out of a stage.", "stage")
-        self._fallback = _Counter("fallback_count", "Less or other than asked for was answered.", "stage", "code")
-        self._seeds = _Counter("seed_hit_count", "Seeds found.")
-        self._recheck_input = _Counter("recheck_input_count", "Candidates that the rechecker saw.")
-        self._recheck_pass = _Counter("recheck_pass_count", "Candidates that the rechecker let pass.")
-        self._circuit = Gauge(
-            "retrieval_stage_circuit", description="A breaker: 0 closed, 1 half open, 2 open.", tag_keys=("stage",)
-        )
+        self._ms = Milliseconds("stage_ms", "A stage as the chain sees it, hop included.", "stage")
+        self._in = Tally("stage_in_count", "Items into a stage.", "stage")
+        self._out = Tally("stage_out_count", "Items out of a stage.", "stage")
+        self._fallback = Tally("fallback_count", "Less or other than asked for was answered.", "stage", "code")
+        self._seeds = Tally("seed_hit_count", "Seeds found.")
+        self._recheck_input = Tally("recheck_input_count", "Candidates that the rechecker saw.")
+        self._recheck_pass = Tally("recheck_pass_count", "Candidates that the rechecker let pass.")
+        self._circuit = Reading("stage_circuit", "A stage's breaker: 0 closed, 1 half open, 2 open.", "stage")
 
     def stage(self, name: str, seconds: float, items_in: int, items_out: int) -> None:
         """A stage answered."""
@@ -154,24 +272,26 @@ class ChainMetrics:
 
     def circuit(self, name: str, state: BreakerState) -> None:
         """A stage's circuit breaker stands so now."""
-        self._circuit.set(_CIRCUIT[state], {"stage": name})
+        self._circuit.show(_CIRCUIT[state], name)
 
 
 class RequestMetrics:
     """The ingress's view of its requests."""
 
     def __init__(self) -> None:
-        self._searches = _Counter("search_memory", "Searches by outcome: ok, degraded or an error code.", "outcome")
-        self._ms = _Milliseconds("search_memory_ms", "Duration of a search inside the ingress.")
-        self._filtered = _Counter("search_memory_threshold_filtered_count", "Hits below the score threshold.")
-        self._drops = _Counter("recheck_drop_count", "Candidates that the rechecker dropped.", "reason")
-        self._reads = {
-            "L1": _Counter("read_l1_count", "Overviews handed out by reads."),
-            "L2": _Counter("read_l2_count", "Contents handed out by reads."),
+        self._searches = Tally("search_memory", "Searches by outcome: ok, degraded or an error code.", "outcome")
+        self._ms = Milliseconds("search_memory_ms", "Duration of a search inside the ingress.")
+        self._filtered = Tally("search_memory_threshold_filtered_count", "Hits below the score threshold.")
+        self._drops = Tally("recheck_drop_count", "Candidates that the rechecker dropped.", "reason")
+        self._read = Tally("read_memory", "Reads, batches too, by outcome: ok or an error code.", "outcome")
+        self._read_ms = Milliseconds("read_memory_ms", "Duration of a read inside the ingress.")
+        self._texts = {
+            "L1": Tally("read_l1_count", "Overviews handed out by reads."),
+            "L2": Tally("read_l2_count", "Contents handed out by reads."),
         }
-        self._in_flight = _InFlight("requests_in_flight", "Requests that an ingress works on now.", {})
-        self._unauthenticated = _Counter("unauthenticated_count", "Requests whose credentials were refused.", "reason")
-        self._rate_limited = _Counter("rate_limited_count", "Requests over a limit of account or key.", "reason")
+        self._in_flight = InFlight("requests_in_flight", "Requests that an ingress works on now.", {})
+        self._unauthenticated = Tally("unauthenticated_count", "Requests whose credentials were refused.", "reason")
+        self._rate_limited = Tally("rate_limited_count", "Requests over a limit of account or key.", "reason")
 
     def under_way(self) -> AbstractContextManager[None]:
         """Put around a request."""
@@ -190,9 +310,14 @@ class RequestMetrics:
         """The rechecker dropped candidates."""
         self._drops.add(count, reason)
 
-    def read(self, level: Level, count: int) -> None:
+    def read(self, outcome: str, seconds: float) -> None:
+        """A read was answered."""
+        self._read.add(1, outcome)
+        self._read_ms.add(seconds)
+
+    def texts(self, level: Level, count: int) -> None:
         """Texts were handed out."""
-        self._reads[level].add(count)
+        self._texts[level].add(count)
 
     def unauthenticated(self, reason: str) -> None:
         """Credentials were refused."""

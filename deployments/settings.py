@@ -1,29 +1,5 @@
-"""All settings: one strict YAML file, and the only place that reads the environment.
+"""All settings: one strict YAML file, with a default for everything."""
 
-===========================  =====================================================================================
-variable                     meaning
-===========================  =====================================================================================
-STRATA_CONFIG                The settings file; without it and without ``--config`` every setting has its default.
-STRATA_HOME                  The data folder, before ``data_dir`` of the file.
-STRATA_URL                   Where clients find the service; without it ``server.host`` and ``server.port``.
-STRATA_API_KEY               The key that clients send.
-STRATA_JWT_SECRET            Secret: what JWTs with HS256 are signed with, at least 32 bytes.
-STRATA_ELASTIC_HOSTS         URLs of Elasticsearch nodes, commas between, before those of the settings.
-STRATA_ELASTIC_API_KEY       Secret: an API key for Elasticsearch.
-STRATA_ELASTIC_PASSWORD      Secret: the password of ``index.elastic.connection.username``.
-STRATA_…_FILE                The same three from files: ``STRATA_JWT_SECRET_FILE``, ``STRATA_ELASTIC_API_KEY_FILE``
-                             and ``STRATA_ELASTIC_PASSWORD_FILE`` name them.
-ES_JAVA_HOME                 The JDK that ``strata es`` looks at first; after it JAVA_HOME.
-JAVA_HOME                    The same for whatever runs on Java.
-XDG_CACHE_HOME               Where the user's caches lie, the server of ``strata es`` in them; else ``~/.cache``.
-===========================  =====================================================================================
-
-Secrets are read where they are used and travel nowhere. So every machine with an ingress needs that of JWTs, and every
-one with a replica or a writer those of Elasticsearch, in its own environment: on Kubernetes a mounted secret, elsewhere
-set before ``ray start``. A service that ``strata up`` starts hands its environment down to its replicas.
-"""
-
-import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal, Self, TypeVar
@@ -33,9 +9,15 @@ from pydantic import Field, ValidationError, model_validator
 
 from contracts.errors import ConfigError
 from contracts.trace import STAGES
+from database.config import DatabaseConfig
+from deployments.corpora.settings import CorporaSettings
+from deployments.environment import Environment
 from deployments.identity.config import IdentitySettings
+from deployments.knowledge_base.settings import KnowledgeBaseSettings, overridden
 from deployments.limits.config import LimitsSettings
 from deployments.stage_settings import IngressDeployment, StagesSettings, Strict
+from evaluation.load.config import LoadConfig
+from gateway.config import GatewayConfig
 from index.elastic.config import ConnectionConfig, ElasticConfig
 from index.embedded.config import EmbeddedConfig
 from index.ingest import IngestConfig
@@ -44,67 +26,8 @@ from stages.chain import ChainConfig
 from stages.redaction import RedactionConfig
 from stages.scoring import ScoringConfig
 
-# Variables that are not called STRATA_ and the field's name.
-_VARIABLES = {"es_java_home": "ES_JAVA_HOME", "java_home": "JAVA_HOME", "cache_home": "XDG_CACHE_HOME"}
 # Of the data folder: where the embedded index lies.
 INDEX_FOLDER = "index"
-
-
-class Environment(Strict):
-    """What the environment says; see the table above."""
-
-    config: Path | None = None
-    home: Path | None = None
-    url: str | None = None
-    api_key: str | None = Field(None, repr=False)
-    es_java_home: Path | None = None
-    java_home: Path | None = None
-    cache_home: Path | None = None
-    jwt_secret: str | None = Field(None, repr=False)
-    jwt_secret_file: Path | None = None
-    elastic_hosts: str | None = None
-    elastic_api_key: str | None = Field(None, repr=False)
-    elastic_api_key_file: Path | None = None
-    elastic_password: str | None = Field(None, repr=False)
-    elastic_password_file: Path | None = None
-
-    @classmethod
-    def read(cls, variables: Mapping[str, str] = os.environ) -> Self:
-        """Read the variables; empty ones count as not set."""
-        found = {name: variables.get(_VARIABLES.get(name, f"STRATA_{name.upper()}")) for name in cls.model_fields}
-        return cls.model_validate({name: value for name, value in found.items() if value})
-
-    def secret(self, name: Literal["jwt_secret", "elastic_api_key", "elastic_password"]) -> str | None:
-        """A secret: the variable's value, or what the file holds that the variable with ``_FILE`` names.
-
-        Raises:
-            ConfigError: The file can't be read or is empty.
-        """
-        value: str | None = getattr(self, name)
-        path: Path | None = getattr(self, f"{name}_file")
-        if value or path is None:
-            return value
-        variable = f"STRATA_{name.upper()}_FILE"
-        try:
-            text = path.read_text(encoding="utf-8").strip()
-        except (OSError, UnicodeDecodeError) as error:
-            why = error.strerror if isinstance(error, OSError) else "it is no text"
-            raise ConfigError(
-                f"{variable} names {path}, which can't be read: {why}.", field=variable, remedy="Correct the path."
-            ) from None
-        if not text:
-            raise ConfigError(f"{variable} names {path}, which is empty.", field=variable, remedy="Fill the file.")
-        return text
-
-    @property
-    def java_homes(self) -> list[Path]:
-        """JDKs to look at first, in order."""
-        return [home for home in (self.es_java_home, self.java_home) if home]
-
-    @property
-    def cache_dir(self) -> Path:
-        """What can be fetched again, shared by all data folders of the user."""
-        return (self.cache_home or Path.home() / ".cache") / "strata"
 
 
 class ServerSettings(Strict):
@@ -116,6 +39,9 @@ class ServerSettings(Strict):
         64, ge=1, description="Requests an ingress replica works on; beyond, 429 at once. More slow all of them down."
     )
     max_body_bytes: int = Field(256 * 1024, ge=1024, description="Longer request bodies get 413.")
+    body_timeout_ms: int = Field(
+        5000, ge=1, description="How long a request body may take to come; then 408. It holds a place meanwhile."
+    )
     read_timeout_ms: int = Field(2000, ge=1, description="Whole read_memory or read_batch.")
     ready_timeout_ms: int = Field(2000, ge=1, description="How long /readyz waits for the stages.")
     deployment: IngressDeployment = IngressDeployment()
@@ -170,17 +96,22 @@ class Settings(Strict):
 
     data_dir: Path = Field(Path(".strata"), description="Index, keys and models; relative to the working folder.")
     index: IndexSettings = IndexSettings()
+    database: DatabaseConfig = DatabaseConfig()
     embedder: EmbedderModelConfig = EmbedderModelConfig()
     cross_encoder: CrossEncoderConfig = CrossEncoderConfig()
     ingest: IngestConfig = IngestConfig()
     server: ServerSettings = ServerSettings()
     identity: IdentitySettings = IdentitySettings()
     limits: LimitsSettings = LimitsSettings()
+    corpora: CorporaSettings = CorporaSettings()
+    gateway: GatewayConfig = GatewayConfig()
+    knowledge_base: KnowledgeBaseSettings = KnowledgeBaseSettings()
     ray: RaySettings = RaySettings()
     chain: ChainConfig = ChainConfig()
     scoring: ScoringConfig = ScoringConfig()
     redaction: RedactionConfig = RedactionConfig()
     stages: StagesSettings = StagesSettings()
+    bench: LoadConfig = LoadConfig()
 
     @model_validator(mode="after")
     def _known_budgets(self) -> Self:
@@ -202,7 +133,10 @@ class Settings(Strict):
     @property
     def longest_request_s(self) -> float:
         """Seconds after which any request has been answered."""
-        return max(self.chain.timeout_ms, self.server.read_timeout_ms) / 1000
+        corpora = (self.corpora.retrieve.timeout_ms, self.corpora.serving.http.max_wait_ms)
+        gateway = self.gateway.timeout_ms if self.gateway.enabled else 0
+        kb = self.knowledge_base.timeout_ms if self.knowledge_base.http else 0
+        return max(self.chain.timeout_ms, self.server.read_timeout_ms, *corpora, gateway, kb) / 1000
 
     @property
     def url(self) -> str:
@@ -226,7 +160,7 @@ def load(path: Path | None = None, environment: Environment | None = None) -> Se
     """
     environment = environment or Environment.read()
     path = path or environment.config
-    raw = _read_yaml(path) if path else {}
+    raw = read_yaml(path) if path else {}
     return resolved(parse(raw, source=str(path) if path else "the defaults"), environment)
 
 
@@ -244,6 +178,7 @@ def resolved(settings: Settings, environment: Environment) -> Settings:
             "identity": _with_jwks(settings.identity),
             "embedder": _with_folders(settings.embedder, data_dir),
             "cross_encoder": _with_folders(settings.cross_encoder, data_dir),
+            "knowledge_base": _knowledge_base(settings.knowledge_base, environment, data_dir),
         }
     )
 
@@ -279,7 +214,12 @@ def _reason(error: ValidationError) -> str:
     return error.errors()[0]["msg"].removeprefix("Value error, ")
 
 
-def _read_yaml(path: Path) -> dict[str, Any]:
+def read_yaml(path: Path) -> dict[str, Any]:
+    """The mapping of a settings file, unchecked.
+
+    Raises:
+        ConfigError: It can't be read, or holds something else.
+    """
     try:
         raw = yaml.safe_load(path.read_text(encoding="utf-8"))
     except OSError as error:
@@ -322,6 +262,21 @@ def _with_jwks(identity: IdentitySettings) -> IdentitySettings:
         return identity
     path = identity.jwt.jwks_file.expanduser().absolute()
     return identity.model_copy(update={"jwt": identity.jwt.model_copy(update={"jwks_file": path})})
+
+
+def _knowledge_base(settings: KnowledgeBaseSettings, environment: Environment, data_dir: Path) -> KnowledgeBaseSettings:
+    """Its own variables come before the file (K8)."""
+    own = overridden(
+        settings,
+        {
+            "KB_EMBEDDING_MODEL": environment.kb_embedding_model,
+            "KB_VECTOR_DIMENSIONS": environment.kb_vector_dimensions,
+            "KB_EMBEDDING_DEVICE": environment.kb_embedding_device,
+            "RETRIEVAL_TOP_K": environment.retrieval_top_k,
+            "RETRIEVAL_RERANK_WEIGHTS_JSON": environment.retrieval_rerank_weights_json,
+        },
+    )
+    return own.model_copy(update={"embedder": _with_folders(own.embedder, data_dir)})
 
 
 Model = TypeVar("Model", EmbedderModelConfig, CrossEncoderConfig)

@@ -99,10 +99,10 @@ async def evaluate_corpus(
     dataset: Dataset,
     embedder: Embedder,
     parts: Parts,
-    config: CorporaConfig,
     work: Path,
     progress: Progress = silent,
     *,
+    config: CorporaConfig,
     fresh: bool = False,
 ) -> CorpusReport:
     """Ingest a collection through a corpus where that is not done yet, and ask its queries there.
@@ -112,9 +112,9 @@ async def evaluate_corpus(
         dataset: What :func:`evaluation.datasets.load` read there.
         embedder: Embeds chunks and queries.
         parts: The stages under test.
-        config: The corpora under test.
         work: Folder for the indices, one a collection, corpus and model.
         progress: Told how far it is.
+        config: The corpora under test.
         fresh: Build the index anew.
 
     Raises:

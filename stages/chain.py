@@ -26,7 +26,7 @@ from contracts.deadline import Deadline
 from contracts.errors import AssemblyFailed, RecallFailed, RecheckFailed
 from contracts.filters import Filter, all_of, parse_filter
 from contracts.hits import NodeHit, SeedHit
-from contracts.query import CONTEXT_TYPES, TimeRange
+from contracts.query import CONTEXT_TYPES
 from contracts.requests import SearchMemoryRequest
 from contracts.responses import SearchMemoryResponse
 from contracts.scope import check_target
@@ -39,7 +39,6 @@ from contracts.stages import (
     NextActions,
     Observer,
     Plan,
-    PlannerHints,
     PlanRequest,
     QueryVectors,
     RecheckRequest,
@@ -48,13 +47,12 @@ from contracts.stages import (
     RerankResult,
     SeedRequest,
     SeedResult,
-    SessionArchive,
     Stage,
 )
 from contracts.trace import PLANNER_UNSURE, STAGES, TARGET_ABSENT, Degradation
 from stages.assembler import best_by_uri, block, select
 from stages.guarded import BreakerConfig, Guarded
-from stages.planner import three_queries
+from stages.planner import plan_request, three_queries
 from stages.run import Events, Run, Silent, StageBudget
 from stages.shapes import FITS
 
@@ -200,7 +198,7 @@ class _Search:
         self._run = run
         self._request = request
         self._caller = caller
-        self._plan_request = _plan_request(request, target)
+        self._plan_request = plan_request(request, target)
         self._vectors: QueryVectors | None = None
 
     async def answer(self) -> SearchMemoryResponse:
@@ -361,28 +359,6 @@ class _Search:
 
     def _permitted(self, hits: list[list[NodeHit]]) -> list[list[NodeHit]]:
         return [[hit for hit in found if self._run.ctx.may_see(hit.owner_space)] for found in hits]
-
-
-def _plan_request(request: SearchMemoryRequest, target: str | None) -> PlanRequest:
-    times, session, hints = request.time_range, request.session_archive, request.planner_hints
-    return PlanRequest(
-        query=request.query,
-        top_k=request.top_k,
-        categories=tuple(request.categories),
-        target_uri=target,
-        owner_space=request.owner_space,
-        time_range=TimeRange(times.start, times.end) if times else None,
-        session=SessionArchive(tuple(session.topics), tuple(session.context_types)) if session else None,
-        hints=PlannerHints(
-            intent=hints.intent,
-            context_types=tuple(hints.context_types),
-            categories=tuple(hints.categories),
-            must_have_terms=tuple(hints.must_have_terms),
-            exclude_terms=tuple(hints.exclude_terms),
-        )
-        if hints
-        else None,
-    )
 
 
 def _raw_assembly(request: AssembleRequest) -> Assembly:

@@ -6,7 +6,8 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from contracts.context import RequestContext
 from contracts.deadline import Deadline
-from contracts.query import CONTEXT_TYPES, ContextType, QueryFilters, QueryHints, TypedQuery
+from contracts.query import CONTEXT_TYPES, ContextType, QueryFilters, QueryHints, TimeRange, TypedQuery
+from contracts.requests import SearchMemoryRequest
 from contracts.stages import Plan, PlannerHints, PlanRequest, SessionArchive
 
 _TERMS: dict[ContextType, list[str]] = {
@@ -129,3 +130,26 @@ def _pattern(terms: list[str]) -> re.Pattern[str] | None:
 def three_queries(ctx: RequestContext, request: PlanRequest) -> Plan:
     """What stands in for a planner that failed: all three types, the query as it is, no default categories."""
     return typed_queries(ctx, request, CONTEXT_TYPES, PlannerConfig(default_categories={}, max_topics=0), unsure=True)
+
+
+def plan_request(request: SearchMemoryRequest, target: str | None) -> PlanRequest:
+    """What a search asks of the planner; ``target`` is its checked and canonical target URI."""
+    times, session, hints = request.time_range, request.session_archive, request.planner_hints
+    return PlanRequest(
+        query=request.query,
+        top_k=request.top_k,
+        categories=tuple(request.categories),
+        target_uri=target,
+        owner_space=request.owner_space,
+        time_range=TimeRange(times.start, times.end) if times else None,
+        session=SessionArchive(tuple(session.topics), tuple(session.context_types)) if session else None,
+        hints=PlannerHints(
+            intent=hints.intent,
+            context_types=tuple(hints.context_types),
+            categories=tuple(hints.categories),
+            must_have_terms=tuple(hints.must_have_terms),
+            exclude_terms=tuple(hints.exclude_terms),
+        )
+        if hints
+        else None,
+    )

@@ -52,7 +52,7 @@ async def _calibrate(
     settings: "Settings", folders: Sequence[Path], name: str | None, limit: int | None, threshold: float
 ) -> "CalibrationReport":
     from corpora.rag.calibration import KEYWORD  # noqa: PLC0415
-    from deployments.cli.evaluate import parts  # noqa: PLC0415
+    from deployments.cli.eval_folders import parts  # noqa: PLC0415
     from deployments.cli.progress import counters  # noqa: PLC0415
     from evaluation import calibrate as fitting  # noqa: PLC0415
     from evaluation.datasets import load  # noqa: PLC0415

@@ -31,7 +31,7 @@ KeyOption = Annotated[
 
 def config_path(given: Path | None) -> Path | None:
     """The settings file, absolute: the one given, that of STRATA_CONFIG, or the checkout's ``configs/local.yaml``."""
-    from deployments.settings import Environment  # noqa: PLC0415 - pydantic, only when needed
+    from deployments.environment import Environment  # noqa: PLC0415 - pydantic, only when needed
 
     beside_package = Path(__file__).parents[2] / "configs" / "local.yaml"
     found = given or Environment.read().config or (beside_package if beside_package.is_file() else None)
@@ -77,8 +77,8 @@ def run_folder(settings: "Settings") -> Path:
 
 def service_url(settings: "Settings") -> str:
     """Where the service answers: STRATA_URL, the service started here, or what the settings say."""
+    from deployments.environment import Environment  # noqa: PLC0415
     from deployments.lifecycle import Service  # noqa: PLC0415
-    from deployments.settings import Environment  # noqa: PLC0415
 
     running = Service(run_folder(settings)).current()
     return Environment.read().url or (running.url if running else settings.url)
@@ -86,8 +86,8 @@ def service_url(settings: "Settings") -> str:
 
 def service_is_up(settings: "Settings") -> bool:
     """Whether commands have a service to talk to: the one started here, or one that STRATA_URL names."""
+    from deployments.environment import Environment  # noqa: PLC0415
     from deployments.lifecycle import Service  # noqa: PLC0415
-    from deployments.settings import Environment  # noqa: PLC0415
 
     return bool(Environment.read().url) or Service(run_folder(settings)).current() is not None
 
@@ -115,7 +115,7 @@ def find_key(settings: "Settings", given: str | None) -> str:
     Raises:
         ConfigError: There is none.
     """
-    from deployments.settings import Environment  # noqa: PLC0415
+    from deployments.environment import Environment  # noqa: PLC0415
 
     if key := given or Environment.read().api_key:
         return key

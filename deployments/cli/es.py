@@ -97,7 +97,7 @@ def _launch(heap: str, *, attached: bool) -> "Launch":
     Raises:
         ConfigError: There is no JDK, or the server can't be fetched.
     """
-    from deployments.settings import Environment  # noqa: PLC0415
+    from deployments.environment import Environment  # noqa: PLC0415
     from index.elastic.devnode import distribution, jdk  # noqa: PLC0415
     from index.elastic.devnode.cluster import Launch  # noqa: PLC0415
     from index.elastic.devnode.node import heap_size  # noqa: PLC0415

@@ -63,10 +63,10 @@ def validate(
     ] = True,
 ) -> None:
     """Check every manifest against schemas, the settings, the graph, and the others; exit code 1 when any is wrong."""
+    from deployments.environment import Environment  # noqa: PLC0415
     from deployments.k8s import kustomize, schemas  # noqa: PLC0415 - the packages of `make setup-all`
     from deployments.k8s.render import overlays  # noqa: PLC0415
     from deployments.k8s.validate import validate as everything  # noqa: PLC0415
-    from deployments.settings import Environment  # noqa: PLC0415
 
     console = Console(soft_wrap=True, highlight=False)
     cache = Environment.read().cache_dir

@@ -1,31 +1,29 @@
 """``strata kb``: the knowledge base, in this process: import, publish, search, gaps, re-embedding."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, TypeVar
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
 from rich.padding import Padding
 from rich.text import Text
 
-from contracts.errors import ConfigError, InvalidInput
+from contracts.errors import InvalidInput
 from deployments.cli import common, kb_gaps
 from deployments.cli.common import ACCOUNT, AccountOption, ConfigOption, JsonOption
+from deployments.cli.kb_access import in_process
 
 if TYPE_CHECKING:
     from corpora.knowledge_base.importing import ImportReport
     from corpora.knowledge_base.reembed import Reembedded
     from corpora.knowledge_base.types import EntityStatus, SearchOutcome
     from deployments.knowledge_base.opening import LocalKnowledgeBase
-    from deployments.settings import Settings
 
 app = typer.Typer(help="The knowledge base: entities under hard filters.", no_args_is_help=True)
 app.add_typer(kb_gaps.app, name="gaps")
 
-Result = TypeVar("Result")
 NOTHING_WRITTEN = 3
 _SHOWN = 20
 
@@ -181,39 +179,6 @@ def reembed(as_json: JsonOption = False, config: ConfigOption = None) -> None:
         f"{model.name} {model.version}: {report.entities:,} entities embedded anew, {report.removed:,} removed, "
         f"{report.chunks:,} chunks noted."
     )
-
-
-def in_process(
-    config: Path | None, work: "Callable[[LocalKnowledgeBase], Awaitable[Result]]", *, sync: bool = False
-) -> Result:
-    """Do something with the knowledge base of the settings.
-
-    Args:
-        config: The settings file.
-        work: What to do.
-        sync: Whether the index is brought up to date after it, unless a service is at that.
-    """
-    from deployments.knowledge_base.opening import local_knowledge_base  # noqa: PLC0415
-
-    settings: Settings = common.load_settings(config)
-
-    async def run() -> Result:
-        async with local_knowledge_base(settings) as local:
-            result = await work(local)
-            if sync:
-                await _synced(local)
-            return result
-
-    return asyncio.run(run())
-
-
-async def _synced(local: "LocalKnowledgeBase") -> None:
-    try:
-        await local.worker.drain()
-    except ConfigError as error:
-        Console(stderr=True, soft_wrap=True).print(
-            f"It is stored; the index follows once it can be written: {error.message}", markup=False
-        )
 
 
 def _show_import(report: "ImportReport") -> None:

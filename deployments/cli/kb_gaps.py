@@ -13,6 +13,7 @@ from rich.console import Console
 
 from contracts.errors import InvalidInput
 from deployments.cli.common import ACCOUNT, AccountOption, ConfigOption, JsonOption
+from deployments.cli.kb_access import in_process
 
 if TYPE_CHECKING:
     from corpora.knowledge_base.types import Gap
@@ -46,7 +47,6 @@ def list_gaps(
     """List the gaps, near-duplicates in one group, so that the real ones are seen."""
     from contracts.context import RequestContext  # noqa: PLC0415
     from deployments.cli import render  # noqa: PLC0415
-    from deployments.cli.kb import in_process  # noqa: PLC0415
 
     ctx = RequestContext(account)
     if clusters and not resolved:
@@ -83,7 +83,6 @@ def export(
 ) -> None:
     """Write all gaps as CSV or JSON Lines."""
     from contracts.context import RequestContext  # noqa: PLC0415
-    from deployments.cli.kb import in_process  # noqa: PLC0415
 
     gaps = in_process(config, lambda local: local.kb.list_gaps(RequestContext(account), resolved=resolved))
     if to is None:
@@ -106,7 +105,6 @@ def resolve(
 ) -> None:
     """Close gaps. Asked in vain again, one opens again."""
     from contracts.context import RequestContext  # noqa: PLC0415
-    from deployments.cli.kb import in_process  # noqa: PLC0415
 
     closed = in_process(config, lambda local: local.kb.resolve_gaps(RequestContext(account), gap_ids, note))
     print(f"{closed:,} resolved.")

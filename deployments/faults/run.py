@@ -15,8 +15,9 @@ import httpx
 import msgspec
 
 from contracts.errors import StrataError
+from deployments.environment import Environment
 from deployments.server import stop_at_end_of_input, stop_on_signals
-from deployments.settings import Environment, Settings, parse, resolved
+from deployments.settings import Settings, parse, resolved
 
 ACCOUNT = "faults"
 # Where the rows are, in the folder of the run.

@@ -5,8 +5,9 @@ from collections.abc import Callable
 from contracts.filters import In
 from corpora.memory_bodies import SENSITIVITIES
 from database.engine import Database
+from deployments.environment import Environment
 from deployments.service import Service
-from deployments.settings import Environment, Settings
+from deployments.settings import Settings
 from gateway.graph_upstream import GraphUpstream
 from gateway.http_upstream import HttpUpstream
 from gateway.llm import LanguageModel

@@ -11,8 +11,9 @@ from typing import Any
 
 import ray
 
+from deployments.environment import Environment
 from deployments.k8s.kustomize import Manifest
-from deployments.settings import Environment, Settings
+from deployments.settings import Settings
 
 Found = Iterator[tuple[str, str]]
 

@@ -6,6 +6,7 @@ from typing import Any
 from contracts.records import ModelRef
 from contracts.stages import EmbedRequest, QueryVectors
 from deployments.batching import BatchedEmbedder, check_batch
+from deployments.metrics import ModelMetrics
 from deployments.stages.base import StageReplica
 from models.config import EmbedderModelConfig
 from models.load import load_embedder
@@ -20,8 +21,9 @@ class EmbedderReplica(StageReplica[EmbedRequest, QueryVectors]):
 
     async def open(self, config: EmbedderModelConfig) -> BatchedEmbedder:
         """Load the model, which embeds once in doing so."""
-        self._embedder = await asyncio.to_thread(load_embedder, config)
-        self._batched = BatchedEmbedder(EmbedderStage(self._embedder), limit=1)
+        metrics = ModelMetrics(self.name)
+        self._embedder = await asyncio.to_thread(load_embedder, config, cached=metrics.cached)
+        self._batched = BatchedEmbedder(EmbedderStage(self._embedder), 1, metrics.queued)
         return self._batched
 
     def reconfigure(self, batch: dict[str, Any]) -> None:

@@ -8,6 +8,7 @@ from contracts.deadline import Deadline
 from contracts.ports import PairScorer
 from contracts.stages import RerankRequest, RerankResult, Stage
 from deployments.batching import HANGING_S, SharedScorer, check_batch
+from deployments.metrics import ModelMetrics
 from deployments.stages.base import StageReplica
 from models.config import CrossEncoderConfig
 from models.load import load_pair_scorer
@@ -28,7 +29,7 @@ class RerankerReplica(StageReplica[RerankRequest, RerankResult]):
         if config.kind == "none":
             return Reranker(config)
         scorer = await asyncio.to_thread(load_pair_scorer, model)
-        self._scorer = SharedScorer(scorer, limit=1, timeout=HANGING_S)
+        self._scorer = SharedScorer(scorer, 1, HANGING_S, ModelMetrics(self.name).queued)
         return SideBySide(config, self._scorer, side_by_side)
 
     def reconfigure(self, batch: dict[str, Any]) -> None:

@@ -10,9 +10,10 @@ from contracts.errors import ConfigError
 from contracts.records import ModelRef
 from corpora.knowledge_base.types import ChunkText, Entity
 from deployments.backends import open_writer
+from deployments.environment import Environment
 from deployments.knowledge_base import reembedding
 from deployments.knowledge_base.opening import local_knowledge_base, location
-from deployments.settings import Environment, Settings, parse, resolved
+from deployments.settings import Settings, parse, resolved
 from models.deterministic import DeterministicEmbedder
 from tests.support.kb import PATIENT
 from tests.support.waiting import until

@@ -19,7 +19,8 @@ from corpora.rag.rollout import Switches, switch_name
 from database.engine import Database
 from deployments import graph
 from deployments.backends import open_database
-from deployments.settings import Environment, Settings, parse, resolved
+from deployments.environment import Environment
+from deployments.settings import Settings, parse, resolved
 from tests.integration.conftest import Cluster, eventually
 
 Make = Callable[..., httpx.AsyncClient]

@@ -18,12 +18,13 @@ from corpora.rag.documents import SourceChunker, index_source
 from database.engine import Database
 from deployments.api import Api
 from deployments.backends import open_writer
+from deployments.environment import Environment
 from deployments.gateway.api import GatewayRoute
 from deployments.gateway.imports import documents
 from deployments.gateway.opening import open_gateway
 from deployments.limits.limiter import unlimited
 from deployments.local import LocalService, open_local
-from deployments.settings import Environment, ServerSettings, Settings, parse, resolved
+from deployments.settings import ServerSettings, Settings, parse, resolved
 from gateway.config import GatewayConfig
 from gateway.login import Hasher
 from gateway.store import Agent, GatewayStore, Override, Resource, Tombstone, UserRow

@@ -43,7 +43,8 @@ async def search(client: httpx.AsyncClient, **fields: Any) -> dict[str, Any]:
 def test_every_stage_is_a_deployment_of_its_own(served: str) -> None:
     """D1."""
     deployments = serve.status().applications[graph.APP].deployments
-    assert set(deployments) == {*STAGES, "reader", "ingress"}
+    kb = {"knowledge_base", "kb_embedder", "kb_seed_search", "kb_index"}
+    assert set(deployments) == {*STAGES, "reader", "ingest", "ingress", *kb}
     pids = [pid for stage in deployments for pid in replica_pids(stage)]
     assert len(set(pids)) == len(deployments)
 

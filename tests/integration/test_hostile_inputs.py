@@ -23,10 +23,11 @@ from schemathesis.specs.openapi.checks import (
 from contracts.responses import ErrorBody
 from deployments.corpora.openapi import section
 from deployments.gateway import openapi as gateway
+from deployments.knowledge_base import api as kb
 from deployments.openapi import document
 from tests.support.memories import uri
 
-OPENAPI = schemathesis.openapi.from_dict(document(section(), gateway.section()))
+OPENAPI = schemathesis.openapi.from_dict(document(section(), gateway.section(), kb.section()))
 LARGE = 100_000
 # Strings that have broken something somewhere: text handling, SQL, search DSLs, paths, templates, logs, headers.
 HOSTILE = (

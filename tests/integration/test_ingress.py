@@ -283,7 +283,9 @@ async def test_the_openapi_document_is_served_and_describes_every_answer(served:
         document = (await stranger.get("/openapi.json")).json()
         assert (await stranger.get("/docs")).status_code == 200
     operation = document["paths"]["/v1/search_memory"]["post"]
-    assert {"200", "400", "401", "403", "413", "422", "429", "500", "503", "504"} == operation["responses"].keys()
+    assert {"200", "400", "401", "403", "408", "413", "422", "429", "500", "503", "504"} == operation[
+        "responses"
+    ].keys()
     schemas = document["components"]["schemas"]
     assert schemas["SearchMemoryRequest"]["examples"]
     assert {"request_id", "hits", "next_actions", "trace"} <= schemas["SearchMemoryResponse"]["properties"].keys()

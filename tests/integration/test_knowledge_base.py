@@ -6,7 +6,7 @@ from uuid import uuid4
 
 import httpx
 import pytest
-from ray import serve
+from ray.serve.handle import DeploymentHandle
 
 from contracts.context import RequestContext
 from contracts.errors import InvalidFilter
@@ -37,7 +37,7 @@ async def local(settings: Settings) -> AsyncIterator[LocalKnowledgeBase]:
 
 @pytest.fixture
 async def remote(served: str) -> Searcher:
-    return knowledge_base(serve.get_deployment_handle("knowledge_base", graph.APP), timeout_ms=60_000)
+    return knowledge_base(DeploymentHandle("knowledge_base", graph.APP), timeout_ms=60_000)
 
 
 async def fill(kb: KnowledgeBase, ctx: RequestContext) -> None:
@@ -134,5 +134,5 @@ async def test_searches_are_counted_and_logged_without_their_text(
     await remote.search(f"where is {secret}", ctx, occasion="hiking")
     await eventually(lambda: any(ctx.request_id in line for line in log_lines(logs, "serve/*knowledge_base*")))
     assert not [line for line in log_lines(logs, "**/*.log") if secret in line]
-    await eventually(lambda: cluster.scrape().total("kb_search", outcome="gap") > 0)
+    await eventually(lambda: cluster.scrape().total("kb_search_total", outcome="gap") > 0)
     await eventually(lambda: cluster.scrape().find("kb_behind"))

@@ -4,6 +4,7 @@ import httpx
 
 from contracts.trace import STAGES
 from deployments.metrics import BUCKETS
+from deployments.monitoring.catalog import catalog
 from tests.integration.conftest import Cluster, Scrape, eventually
 from tests.support.memories import uri
 
@@ -89,6 +90,7 @@ async def test_labels_are_bounded(cluster: Cluster, alice: httpx.AsyncClient) ->
     ours = [sample for sample in scrape.samples if sample.name.startswith("ray_retrieval_")]
     exporter = {"WorkerId", "NodeAddress", "SessionName", "Version", "Component", "JobId", "NodeId"}
     names = {name for sample in ours for name in sample.labels if not name.startswith("otel_")} - exporter
-    assert names <= {"stage", "code", "outcome", "reason", "le", "deployment", "replica", "application"}
+    own = {tag for part in catalog().values() for metric in part for tag in metric.tags}
+    assert names <= own | {"le", "deployment", "replica", "application"}
     values = {value for sample in ours for value in sample.labels.values()}
     assert not any(word in value for value in values for word in ("acme", "alice", "noodles", "strata://"))

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pytest
 
 from contracts.errors import ConfigError
-from deployments.settings import Environment
+from deployments.environment import Environment
 from index.elastic.devnode import distribution, jdk
 from index.elastic.devnode.cluster import DevCluster, Launch
 from index.elastic.devnode.distribution import Distribution

@@ -8,6 +8,8 @@ from typing import Any
 
 import uvicorn
 
+from tests.support.waiting import until
+
 
 @asynccontextmanager
 async def serving(app: Any) -> AsyncIterator[str]:
@@ -18,6 +20,7 @@ async def serving(app: Any) -> AsyncIterator[str]:
         server = uvicorn.Server(config)
         task = asyncio.create_task(server.serve([listener]))
         try:
+            await until(lambda: server.started)
             yield f"http://127.0.0.1:{listener.getsockname()[1]}"
         finally:
             server.should_exit = True

@@ -10,9 +10,9 @@ import kubernetes_validate
 import pytest
 
 from contracts.errors import ConfigError
+from deployments.environment import Environment
 from deployments.k8s import kustomize
 from deployments.k8s.schemas import Schemas, rayservice_schema
-from deployments.settings import Environment
 
 ROOT = Path(__file__).parents[2]
 FOLDER, CONFIG = ROOT / "k8s", ROOT / "configs" / "cluster.yaml"

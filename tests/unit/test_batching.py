@@ -156,3 +156,14 @@ async def test_threads_that_score_at_once_share_batches() -> None:
     answers = await asyncio.gather(*(asyncio.to_thread(scorer.score, pairs) for pairs in asked))
     assert [answer.tolist() for answer in answers] == [[float(n)] * n for n in range(1, 9)]
     assert sum(batches) == sum(range(1, 9))
+
+
+async def test_what_waits_for_the_model_is_told() -> None:
+    gate, told = Gate(), list[int]()
+    batcher = Batcher(gate, lambda item: 1, 8, told.append)
+    first = await busy(gate, batcher)
+    rest = await queued(batcher, 2, 3)
+    assert sum(told) == 2
+    gate.open.set()
+    await asyncio.gather(first, *rest)
+    assert sum(told) == 0

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from contracts.errors import ConfigError
-from deployments.settings import Environment
+from deployments.environment import Environment
 from index.elastic.devnode import jdk
 
 NO_FOLDERS: tuple[str, ...] = ()

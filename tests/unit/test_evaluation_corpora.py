@@ -19,9 +19,8 @@ CURVES = {NAME: Calibration(slope=500, midpoint=0.2), "keyword": Calibration(slo
 
 
 async def run(folder: Path, work: Path) -> CorpusReport:
-    return await evaluate_corpus(
-        folder, load(folder), DeterministicEmbedder(256), PARTS, CorporaConfig(calibrations=CURVES), work
-    )
+    config = CorporaConfig(calibrations=CURVES)
+    return await evaluate_corpus(folder, load(folder), DeterministicEmbedder(256), PARTS, work, config=config)
 
 
 @pytest.mark.parametrize(("name", "corpus"), [("records", "web"), ("dialogue", "memory")])

@@ -5,7 +5,8 @@ from typing import Any
 from ray.serve.deployment import Application
 
 from deployments import graph
-from deployments.settings import Environment, Settings, parse, resolved
+from deployments.environment import Environment
+from deployments.settings import Settings, parse, resolved
 
 OWN = {"kb_embedder", "kb_seed_search", "kb_index", "knowledge_base"}
 

@@ -4,8 +4,9 @@ import pytest
 
 from contracts.errors import ConfigError
 from contracts.records import ModelRef
+from deployments.environment import Environment
 from deployments.knowledge_base.opening import location
-from deployments.settings import Environment, Settings, load, parse, resolved
+from deployments.settings import Settings, load, parse, resolved
 from models.load import load_embedder
 
 

@@ -1,0 +1,108 @@
+"""What ``strata bench`` puts load on: the service over HTTP, or the stages in this process."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import aiohttp
+import msgspec
+
+from contracts.errors import StrataError
+from contracts.requests import SearchMemoryRequest
+from contracts.responses import ErrorBody
+from contracts.stages import Observer
+from contracts.trace import Degradation, Trace
+from deployments.cli.client import Client
+from deployments.identity.keys import KeyStore
+from deployments.local import open_local
+from deployments.settings import Settings
+from evaluation.load.generator import OK, UNREACHABLE, Ask, Reply
+
+_SEARCH = "/v1/search_memory"
+_ANSWERED = 200
+
+
+class _Answer(msgspec.Struct):
+    """What of an answer a load test looks at."""
+
+    trace: Trace
+    degraded: tuple[Degradation, ...] = ()
+
+
+@asynccontextmanager
+async def over_http(url: str, key: str, connections: int, top_k: int, first: str) -> AsyncIterator[Ask]:
+    """The service at a URL.
+
+    aiohttp takes a quarter of httpx' time for a request; on a machine of two cores the client's share would else weigh
+    on the service.
+
+    Args:
+        url: Where it answers.
+        key: The API key.
+        connections: Kept open, at most.
+        top_k: Hits wanted.
+        first: A query that is asked once, before any load.
+
+    Raises:
+        StrataError: It does not answer that query.
+    """
+    with Client(url, key) as client:
+        client.search(query=first, top_k=top_k)
+    decoder, errors = msgspec.json.Decoder(_Answer), msgspec.json.Decoder(ErrorBody)
+    encoder = msgspec.json.Encoder()
+    async with aiohttp.ClientSession(
+        url,
+        headers={"Authorization": f"Bearer {key}", "Content-Type": "application/json"},
+        connector=aiohttp.TCPConnector(limit=connections),
+        timeout=aiohttp.ClientTimeout(total=None),
+    ) as session:
+
+        async def ask(query: str) -> Reply:
+            try:
+                async with session.post(_SEARCH, data=encoder.encode({"query": query, "top_k": top_k})) as response:
+                    body = await response.read()
+            except aiohttp.ClientError:
+                return Reply(UNREACHABLE)
+            try:
+                if response.status == _ANSWERED:
+                    answer = decoder.decode(body)
+                    return Reply(OK, answer.trace, answer.degraded)
+                return Reply(f"{response.status} {errors.decode(body).code}")
+            except msgspec.DecodeError:
+                return Reply(f"{response.status} not understood")
+
+        yield ask
+
+
+@asynccontextmanager
+async def in_process(settings: Settings, key: str, top_k: int, observer: Observer, first: str) -> AsyncIterator[Ask]:
+    """The stages in this process, without Ray and HTTP; arguments as for :func:`over_http`.
+
+    Args:
+        settings: Of the stages and the index.
+        key: The API key.
+        top_k: Hits wanted.
+        observer: Told what the chain does.
+        first: A query that is asked once, before any load.
+
+    Raises:
+        StrataError: The key is none, a model or the index can't be opened, or the query is not answered.
+    """
+    keys = KeyStore(settings.keys_path)
+    try:
+        ctx = keys.authenticate(key).context("bench")
+    finally:
+        keys.close()
+    service = await open_local(settings, observer)
+    try:
+
+        async def ask(query: str) -> Reply:
+            try:
+                answer = await service.search(ctx, SearchMemoryRequest(query=query, top_k=top_k))
+            except StrataError as error:
+                return Reply(error.code)
+            return Reply(OK, answer.trace, answer.degraded)
+
+        await service.search(ctx, SearchMemoryRequest(query=first, top_k=top_k))
+        yield ask
+    finally:
+        await service.close()
