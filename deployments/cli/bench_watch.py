@@ -19,7 +19,8 @@ from evaluation.load.report import Inside, StageTimes, Usage
 from evaluation.load.scrape import Scrape
 
 _PREFIX = "ray_retrieval_"
-_PORT_OPTION = "--metrics-export-port="
+# Of the raylet: the folder where Ray writes down which ports its processes took.
+_SESSION, _PORT_FILE = "--session_dir=", "metrics_export_port_*"
 # Processes report to Ray's exporter every 10 s by default.
 _SETTLE_S, _LOOK_S = 30.0, 0.5
 _SCRAPE_S = 10.0
@@ -135,15 +136,17 @@ def exporters(run: Run | None, url: str, port: int | None) -> list[str]:
     """Where the metrics of a service are.
 
     Args:
-        run: The service, when it was started on this machine; Ray's processes know their port.
+        run: The service, when it was started on this machine.
         url: Where the service answers.
-        port: That of the settings.
+        port: That of the settings, for a service that was not.
     """
     for process in run.processes() if run else ():
-        with suppress(psutil.Error):
+        with suppress(psutil.Error, OSError, ValueError):
             for option in process.cmdline():
-                if option.startswith(_PORT_OPTION):
-                    port = int(option.removeprefix(_PORT_OPTION))
+                if option.startswith(_SESSION):
+                    (file,) = Path(option.removeprefix(_SESSION)).glob(_PORT_FILE)
+                    # Ray writes -1 when its metrics are off.
+                    port = max(0, int(file.read_text(encoding="ascii")))
     return [str(httpx.URL(url).copy_with(scheme="http", port=port, path="/metrics"))] if port else []
 
 

@@ -115,10 +115,10 @@ async def test_metrics_that_cannot_be_had_are_an_error_with_a_remedy() -> None:
 
 
 @pytest.fixture
-def busy() -> Iterator[psutil.Process]:
+def busy(tmp_path: Path) -> Iterator[psutil.Process]:
     """A process that computes, and looks like one of Ray's."""
     code = "print(flush=True)\nwhile True: pass"
-    arguments = ["ray::ServeReplica:strata:planner", "-c", code, "--metrics-export-port=4711"]
+    arguments = ["ray::ServeReplica:strata:planner", "-c", code, f"--session_dir={tmp_path}"]
     with subprocess.Popen(
         arguments, executable=sys.executable, stdout=subprocess.PIPE, start_new_session=True
     ) as child:
@@ -147,8 +147,15 @@ def test_a_process_that_ended_takes_nothing() -> None:
     assert meter.end() is None
 
 
-def test_the_port_of_the_metrics_is_that_of_the_running_service_or_of_the_settings(busy: psutil.Process) -> None:
+def test_the_port_of_the_metrics_is_that_of_the_running_service_or_of_the_settings(
+    busy: psutil.Process, tmp_path: Path
+) -> None:
     run = Run(busy.pid, busy.create_time(), "http://127.0.0.1:8000", "", "")
+    file = tmp_path / "metrics_export_port_1f"
+    assert exporters(run, "http://127.0.0.1:8000", 9000) == ["http://127.0.0.1:9000/metrics"]
+    file.write_text("-1")
+    assert exporters(run, "http://127.0.0.1:8000", None) == []
+    file.write_text("4711")
     assert exporters(run, "http://127.0.0.1:8000", None) == ["http://127.0.0.1:4711/metrics"]
     assert exporters(None, "https://strata.example/", 9000) == ["http://strata.example:9000/metrics"]
     assert exporters(None, "http://127.0.0.1:8000", None) == []
