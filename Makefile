@@ -44,7 +44,7 @@ lock: $(VENV)/.bootstrap  ## recompile the locks from pyproject.toml
 	$(LOCK) requirements/bootstrap.in -o requirements/bootstrap.lock
 	$(LOCK) pyproject.toml -o requirements/run.lock
 	$(LOCK) pyproject.toml --extra torch -o requirements/gpu.lock
-	$(LOCK) pyproject.toml --extra torch --extra eval --extra dev -o requirements/all.lock
+	$(LOCK) pyproject.toml --extra torch --extra eval --extra bench --extra dev -o requirements/all.lock
 
 clean:  ## stop the service and remove everything made here
 	-test ! -x $(BIN)/strata || { $(BIN)/strata down; $(BIN)/strata es stop; }

@@ -1,1 +1,1 @@
-"""TBD."""
+"""Measures: test collections stage by stage, both index backends, corpora, calibration, and load at fixed rates."""

@@ -30,7 +30,7 @@ _GB = 1e9
 _MEMORY_GB, _DISK_GB = 2.5, 1.0
 _STORES = ("lancedb", "pyarrow", "elasticsearch")
 _PACKAGES = ("ray.serve", *_STORES, "onnxruntime", "tokenizers", "rjieba", "Stemmer", "structlog")
-_EXTRAS = {"torch": ("torch", "transformers", "safetensors"), "eval": ("ir_measures",)}
+_EXTRAS = {"torch": ("torch", "transformers", "safetensors"), "eval": ("ir_measures",), "bench": ("matplotlib",)}
 
 
 class Finding(msgspec.Struct, frozen=True):

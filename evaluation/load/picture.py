@@ -11,7 +11,7 @@ from evaluation.load.report import Report, Step
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-_SIZE = (12, 4.5)
+_SIZE, _ROOM = (12, 4.5), 1.6
 # From light to dark by how rare such a time is.
 _LINES = {"p50_ms": ("P50", "#9ecae1"), "p95_ms": ("P95", "#3182bd"), "p99_ms": ("P99", "#08306b")}
 _BAR, _TAIL, _LIMIT = "#3182bd", "#c6dbef", "#cb181d"
@@ -33,7 +33,7 @@ def draw(report: Report, budget_ms: float | None, path: Path) -> None:
         from matplotlib.figure import Figure  # noqa: PLC0415
     except ImportError:
         raise ConfigError(
-            "Pictures need matplotlib.", field="plot", remedy="Install the extra: pip install 'strata[bench]'"
+            "Pictures need matplotlib.", field="plot", remedy="Install the extra bench: make setup-all"
         ) from None
     # Text stays text, and the same figures make the same file.
     with mpl.rc_context({"svg.fonttype": "none", "svg.hashsalt": "strata", "font.size": 9}):
@@ -60,12 +60,13 @@ def _latency(axes: "Axes", report: Report, budget_ms: float | None) -> None:
         axes.plot(rates, [getattr(step.latency, field) for step in steps], "o-", label=label, color=colour)
     if budget_ms:
         axes.axhline(budget_ms, color=_LIMIT, linestyle="--", linewidth=1, label=f"budget of P95, {budget_ms:g} ms")
+    axes.set_xlim(left=0)
     if (reached := report.saturation.reached) is not None:
-        axes.axvspan(reached, max(rates, default=reached), color=_LIMIT, alpha=0.08, label="saturated")
+        axes.axvspan(reached, axes.get_xlim()[1], color=_LIMIT, alpha=0.08, label="saturated", linewidth=0)
     axes.set(title="Latency over load", xlabel="searches a second", ylabel="ms, from when a search was due")
     axes.set_yscale("log")
     axes.yaxis.set_major_formatter("{x:g}")
-    axes.set_xlim(left=0)
+    axes.yaxis.set_minor_formatter("{x:g}")
     axes.grid(alpha=0.3, which="both")
     axes.legend()
 
@@ -84,6 +85,6 @@ def _waterfall(axes: "Axes", step: Step, budget_ms: float | None) -> None:
         axes.text(start + found.p95_ms, row, f"  {found.p50_ms:.1f}, P95 {found.p95_ms:.1f}{limit} ms", va="center")
     axes.set_yticks(range(len(rows)), [name for name, _, _ in rows])
     axes.invert_yaxis()
-    axes.margins(x=0.35)
-    axes.set_xlim(left=0)
+    # Room for what is written beside the longest bar.
+    axes.set_xlim(0, _ROOM * axes.dataLim.x1)
     axes.set(title=f"Stages at {step.rate:g} searches a second: P50, and P95 behind it", xlabel="ms")
