@@ -128,7 +128,7 @@ async def test_after_traffic_every_rule_and_every_query_of_the_dashboard_has_dat
     try:
         await asyncio.wait_for(eventually(complete), 200)
     except TimeoutError:
-        pytest.fail("No data: " + "\n".join(sorted(waiting)))
+        pytest.fail("\n".join([f"No data; scrapes: {watching.trouble() or 'well'}", *sorted(waiting)]))
     assert {rule["name"] for rule in watching.rules()} == recorded | ALERTS
     assert {rule["health"] for rule in watching.rules()} == {"ok"}
     # What the traffic was like shows in the values.
