@@ -1,7 +1,5 @@
 """The graph as upstream, on a stand-in index: methods do what they say, records are what they are, owners apart."""
 
-import asyncio
-from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -9,112 +7,24 @@ import pytest
 
 from contracts.context import RequestContext
 from contracts.deadline import Deadline
-from contracts.errors import InvalidFilter, RecallFailed, StageFailed, StageTimeout
+from contracts.errors import InvalidFilter, RecallFailed, StageFailed
 from contracts.filters import In
-from contracts.records import corpus_source
 from contracts.stages import EmbedRequest, QueryVectors
-from gateway.config import AgenticConfig, GraphUpstreamConfig, RerankConfig
-from gateway.graph_upstream import GraphUpstream
-from gateway.upstream import ARRAYS, Owner, UpstreamAnswer, UpstreamQuery, User
-from gateway.walk import Walk
-from stages.chain import Chain, ChainConfig
-from stages.reader import Reader, ReaderConfig
-from stages.redaction import RedactionConfig, Redactor
-from tests.support.chain import fake_embedder, stages
-from tests.support.fake_index import FakeIndex, record
-
-ANN = User("Ann!", "acme", "memory.ann")
-NEAR, FAR = (1.0, 0.0), (0.0, 1.0)
-
-
-def at(cosine: float) -> tuple[float, float]:
-    return (cosine, (1 - cosine**2) ** 0.5)
-
-
-def memory(name: str, text: str = "", of: str = "fact", *, space: str = "memory.ann", **fields: Any) -> dict[str, Any]:
-    """A record of the memory corpus."""
-    attrs = {"memory_type": (of,), "source": (name.split("/", maxsplit=1)[0],), **fields.pop("attrs", {})}
-    return record(
-        f"strata://{space}/memory/{name}",
-        text or name,
-        **{
-            "context_type": "memory",
-            "source_id": corpus_source("memory", space),
-            "attrs": attrs,
-            "kind": "memory",
-            "parent_uri": "",
-            "content": text or name,
-            "vector": NEAR,
-        }
-        | fields,
-    )
-
-
-class FakeModel:
-    """A language model that answers what the test says, in order; an exception is raised."""
-
-    def __init__(self, *answers: Any) -> None:
-        self.answers = list(answers)
-        self.asked: list[Any] = []
-
-    async def ask(self, task: str, material: Any, deadline: Deadline) -> dict[str, Any]:
-        self.asked.append(material)
-        answer = self.answers.pop(0)
-        if isinstance(answer, Exception):
-            raise answer
-        return answer  # type: ignore[no-any-return]
-
-    async def close(self) -> None:
-        """Nothing."""
-
-
-def upstream(
-    index: FakeIndex, model: FakeModel | None = None, *, must: Any = None, embedder: Any = fake_embedder, **config: Any
-) -> GraphUpstream:
-    chain = Chain(replace(stages(index), embedder=embedder), ChainConfig())
-    redactor = Redactor(RedactionConfig())
-    reader = Reader(index, index, index, ReaderConfig(), redactor)
-    settings = GraphUpstreamConfig(**config)
-    language_model: Any = model
-    return GraphUpstream(Walk(chain, reader, redactor, settings.candidates), settings, language_model, must)
-
-
-async def search(
-    records: Sequence[dict[str, Any]] | FakeIndex,
-    query: str = "green tea",
-    *,
-    on: Any = None,
-    seconds: float = 10,
-    **changes: Any,
-) -> UpstreamAnswer:
-    index = records if isinstance(records, FakeIndex) else FakeIndex(records)
-    fields: dict[str, Any] = {
-        "owner": Owner("user_id", "Ann!"),
-        "query": query,
-        "method": "hybrid",
-        "top_k": 8,
-        "radius": None,
-        "include_profile": False,
-        "enable_llm_rerank": False,
-        "app_id": "default",
-        "project_id": "default",
-    }
-    asked = UpstreamQuery(
-        **fields | {name: changes.pop(name) for name in list(changes) if name in fields or name == "filters"}
-    )
-    return await (on or upstream(index, **changes)).search(ANN, Deadline.after(seconds), asked)
-
-
-def ids(answer: UpstreamAnswer, array: str = "episodes") -> list[str]:
-    return [item["id"] for item in getattr(answer, array)]
+from gateway.upstream import ARRAYS, Owner, UpstreamAnswer
+from tests.support.fake_index import FakeIndex
+from tests.support.gateway_graph import (
+    BOTH,
+    MEANING,
+    WORDS,
+    ids,
+    memory,
+    search,
+    upstream,
+)
 
 
 async def no_embedder(ctx: RequestContext, deadline: Deadline, request: EmbedRequest) -> QueryVectors:
     raise StageFailed("Down.")
-
-
-WORDS, MEANING = memory("words", "green tea", vector=FAR), memory("meaning", "a hot drink", vector=at(0.9))
-BOTH = memory("both", "green leaves", vector=at(0.8))
 
 
 async def test_keyword_ranks_by_words_and_embeds_nothing() -> None:
@@ -317,124 +227,3 @@ async def test_what_has_changed_since_it_was_found_is_held_to_the_conditions_aga
 
     read, reading._walk._reader = reading._walk._reader, moved
     assert ids(await search(index, on=reading, filters={"session_id": "chat:1"})) == ["b"]
-
-
-async def test_a_language_model_orders_all_arrays_together() -> None:
-    records = [memory("a", "green tea"), memory("b", "green"), memory("t", "tea", "conversation")]
-    model = FakeModel({"scores": [0.1, 0.9, 1.7]})
-    answer = await search(records, model=model, enable_llm_rerank=True)
-    assert [(item["id"], item["score"]) for item in answer.episodes] == [("b", 0.9), ("a", 0.1)]
-    assert answer.unprocessed_messages[0]["score"] == 1.0
-    assert model.asked == [{"query": "green tea", "memories": ["green tea", "green", "tea"]}]
-    assert not answer.degraded
-
-
-async def test_what_the_language_model_did_not_see_stays_behind() -> None:
-    records = [memory(f"{n}", "green tea", vector=at(0.9 - n / 10)) for n in range(4)]
-    model = FakeModel({"scores": [0.2, 0.6]})
-    answer = await search(records, model=model, enable_llm_rerank=True, rerank=RerankConfig(top_n=2))
-    assert ids(answer) == ["1", "0", "2", "3"]
-    scores = [item["score"] for item in answer.episodes]
-    assert scores == sorted(scores, reverse=True)
-
-
-@pytest.mark.parametrize(
-    ("model", "code"),
-    [
-        (None, "RET-5042"),
-        (FakeModel(StageTimeout("late")), "RET-5041"),
-        (FakeModel(StageFailed("down")), "RET-5004"),
-        (FakeModel({"scores": [1]}), "RET-5004"),
-        (FakeModel({"scores": ["1", 2]}), "RET-5004"),
-        (FakeModel({"scores": [float("nan"), 0.5]}), "RET-5004"),
-        (FakeModel({}), "RET-5004"),
-    ],
-)
-async def test_without_an_answer_of_the_language_model_the_order_stands_and_says_so(model: Any, code: str) -> None:
-    answer = await search([WORDS, BOTH], model=model, enable_llm_rerank=True)
-    assert ids(answer) == ["both", "words"]
-    ((stage, reason),) = [(part.stage, part.reason) for part in answer.degraded]
-    assert (stage, reason.split(":")[0]) == ("llm_rerank", code)
-
-
-class HangingModel(FakeModel):
-    """A language model that answers nothing before its deadline."""
-
-    async def ask(self, task: str, material: Any, deadline: Deadline) -> dict[str, Any]:
-        try:
-            async with asyncio.timeout(deadline.left()):
-                await asyncio.Event().wait()
-        except TimeoutError:
-            raise StageTimeout("late") from None
-        raise AssertionError
-
-
-@pytest.mark.parametrize("method", ["hybrid", "agentic"])
-async def test_a_language_model_that_hangs_costs_its_own_part_alone(method: str) -> None:
-    """The answer is there by the deadline."""
-    index = FakeIndex([BOTH])
-    async with asyncio.timeout(5):
-        answer = await search(index, model=HangingModel(), method=method, enable_llm_rerank=True, seconds=1)
-    assert ids(answer) == ["both"]
-    assert "llm_rerank" in {part.stage for part in answer.degraded}
-
-
-@pytest.mark.parametrize("method", ["keyword", "vector"])
-async def test_single_recalls_are_not_reranked(method: str) -> None:
-    assert not (await search([BOTH], method=method, enable_llm_rerank=True)).degraded
-
-
-BRIDGE = [
-    memory("first", "Ann's manager is Zoe", vector=at(0.5)),
-    memory("second", "Zoe lives in Kyoto", vector=FAR),
-    memory("other", "a manager manages", vector=at(0.4)),
-]
-QUESTION = "which city has the manager"
-
-
-async def test_agentic_asks_again_for_what_is_missing_with_the_names_it_found() -> None:
-    """By rules: no first query has a word of the second memory, so only a second round can find it."""
-    index = FakeIndex(BRIDGE)
-    one = upstream(index, agentic=AgenticConfig(rounds=1))
-    await search(index, QUESTION, on=one, method="agentic")
-    assert {query.text for queries in index.recalls for query in queries} == {QUESTION}
-    index = FakeIndex(BRIDGE)
-    answer = await search(index, QUESTION, method="agentic")
-    assert "second" in ids(answer)
-    asked = [query.text for queries in index.recalls for query in queries]
-    assert any("Zoe" in text and "city" in text for text in asked)
-    assert not answer.degraded
-
-
-async def test_agentic_is_bounded_in_rounds_and_queries() -> None:
-    index = FakeIndex(BRIDGE)
-    model = FakeModel(*({"enough": False, "queries": [f"q{n}a", f"q{n}b", f"q{n}c"]} for n in range(9)))
-    config = AgenticConfig(rounds=3, queries=2)
-    await search(index, QUESTION, method="agentic", model=model, agentic=config)
-    searched = {query.text for queries in index.recalls for query in queries} - {""}
-    assert searched == {QUESTION, "q0a", "q1a", "q1b", "q2a", "q2b"}
-    assert len(model.asked) == 3
-
-
-async def test_agentic_stops_when_the_language_model_has_enough_or_repeats_itself() -> None:
-    for answers in (
-        [{"queries": []}, {"enough": True, "queries": ["more"]}],
-        [{"queries": [QUESTION]}, {"queries": [QUESTION.upper()]}],
-    ):
-        index, model = FakeIndex(BRIDGE), FakeModel(*answers)
-        await search(index, QUESTION, method="agentic", model=model, agentic=AgenticConfig(rounds=5))
-        assert {query.text for queries in index.recalls for query in queries} == {QUESTION}
-        assert model.asked[1]["memories"]
-
-
-async def test_agentic_goes_by_rules_where_the_language_model_fails() -> None:
-    model = FakeModel(StageTimeout("late"), {"queries": 7})
-    answer = await search(BRIDGE, QUESTION, method="agentic", model=model)
-    assert [part.reason.split(":")[0] for part in answer.degraded if part.stage == "agentic"] == ["RET-5041"]
-    assert "first" in ids(answer)
-
-
-async def test_agentic_begins_no_round_without_time() -> None:
-    answer = await search(BRIDGE, QUESTION, method="agentic", agentic=AgenticConfig(reserve_ms=60_000))
-    assert [part.stage for part in answer.degraded] == ["agentic"]
-    assert "first" in ids(answer)
