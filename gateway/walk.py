@@ -16,29 +16,26 @@ held against; vector finds nothing. Both are a degradation.
 """
 
 from collections.abc import Sequence
-from typing import Any, Literal
+from typing import Literal
 
 import msgspec
 
 from contracts.context import RequestContext
 from contracts.deadline import Deadline
-from contracts.errors import RecallFailed, RecheckFailed
+from contracts.errors import RecallFailed
 from contracts.filters import Filter
 from contracts.hits import NodeHit
 from contracts.query import TypedQuery
 from contracts.stages import (
     EmbedRequest,
     ExpandRequest,
-    ExpandResult,
     QueryVectors,
     ReadRequest,
     ReadResult,
     RecheckRequest,
-    RecheckResult,
     RerankRequest,
     RerankResult,
     SeedRequest,
-    SeedResult,
     Stage,
 )
 from contracts.trace import Degradation
@@ -47,6 +44,7 @@ from stages.chain import Chain
 from stages.redaction import Redactor
 from stages.run import Run
 from stages.scoring import rank_key
+from stages.steps import candidates, expand, recall, recheck
 
 WalkMethod = Literal["keyword", "vector", "hybrid"]
 # Of each recall at least: fewer make neither faster.
@@ -121,40 +119,20 @@ class Walk:
         """Candidates that may show, best first, and whether their cosines are true."""
         stages, wanted = self._chain.stages, min(_MOST, max(_LEAST, self._candidates * query.limit))
         text = "" if query.method == "vector" else query.text
-        queries, nothing = (TypedQuery(text, "memory", top_k=wanted),), SeedResult([[]], more=False)
-        seeds = await run.stage(
-            "seed_search",
-            stages.seed_search,
-            SeedRequest(queries, vectors, query.condition, wanted),
-            lambda: nothing,
-            failed=RecallFailed,
-            count=_count,
-        )
-        if seeds is nothing:
+        queries = (TypedQuery(text, "memory", top_k=wanted),)
+        seeds = await recall(run, stages.seed_search, SeedRequest(queries, vectors, query.condition, wanted))
+        if seeds is None:
             raise RecallFailed("The memories could not be searched.", stage="seed_search")
-        _degrade(run, seeds.degraded)
         hits, usable = seeds.hits, None if seeds.keyword_only else vectors
         if query.method == "vector" and usable is None:
             return [], False
         if query.method == "hybrid":
-            request = ExpandRequest(queries, usable, query.condition, hits)
-            found = hits
-            expanded = await run.stage("expander", stages.expander, request, lambda: ExpandResult(found), count=_count)
-            _degrade(run, expanded.degraded)
-            hits = expanded.hits
-        given = hits
-        checked = await run.stage(
-            "rechecker",
-            stages.rechecker,
-            RecheckRequest(queries, query.condition, given),
-            lambda: RecheckResult([[hit for hit in each if run.ctx.may_see(hit.owner_space)] for each in given]),
-            failed=RecheckFailed,
-            count=_count,
-        )
+            hits = (await expand(run, stages.expander, ExpandRequest(queries, usable, query.condition, hits))).hits
+        checked = await recheck(run, stages.rechecker, RecheckRequest(queries, query.condition, hits))
         kept = [[hit for hit in each if hit.has_content and not hit.has_children] for each in checked.hits]
         if query.method == "hybrid":
             reranked = await run.stage(
-                "reranker", stages.reranker, RerankRequest(queries, kept), lambda: RerankResult(kept), count=_count
+                "reranker", stages.reranker, RerankRequest(queries, kept), lambda: RerankResult(kept), count=candidates
             )
             kept = reranked.hits
         return kept[0], usable is not None
@@ -190,13 +168,3 @@ def _best(hits: Sequence[NodeHit], query: WalkQuery, *, has_vectors: bool) -> li
         if similar[hit.uri] >= query.radius:
             folded.setdefault(hit.parent_uri if hit.kind == "chunk" else hit.uri, (hit, score))
     return list(folded.values())[: query.limit]
-
-
-def _degrade(run: Run, parts: Sequence[Degradation]) -> None:
-    for part in parts:
-        run.degrade(part.stage, part.reason, part.elapsed_ms / 1000)
-
-
-def _count(part: Any) -> int:
-    """Candidates in a stage's input or output, for the metrics."""
-    return len(part.queries) if isinstance(part, SeedRequest) else sum(map(len, part.hits))

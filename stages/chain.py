@@ -23,7 +23,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from contracts.context import RequestContext
 from contracts.deadline import Deadline
-from contracts.errors import AssemblyFailed, RecallFailed, RecheckFailed
+from contracts.errors import AssemblyFailed
 from contracts.filters import Filter, all_of, parse_filter
 from contracts.hits import NodeHit, SeedHit
 from contracts.query import CONTEXT_TYPES
@@ -49,12 +49,13 @@ from contracts.stages import (
     SeedResult,
     Stage,
 )
-from contracts.trace import PLANNER_UNSURE, STAGES, TARGET_ABSENT, Degradation
+from contracts.trace import PLANNER_UNSURE, STAGES, TARGET_ABSENT
 from stages.assembler import best_by_uri, block, select
 from stages.guarded import BreakerConfig, Guarded
 from stages.planner import plan_request, three_queries
 from stages.run import Events, Run, Silent, StageBudget
 from stages.shapes import FITS
+from stages.steps import candidates, expand, recall, recheck
 
 # Budgets of C40 for the stages it names; the chain's total is the search_memory budget of 300 ms and what tails need.
 _BUDGETS = {
@@ -244,38 +245,21 @@ class _Search:
     async def _round(self, plan: Plan, limit: int) -> _Round:
         """Recall, expand, recheck."""
         queries, vectors = plan.queries, self._vectors
-        nothing = SeedResult([[] for _ in queries], more=False)
-        seeds = await self._run.stage(
-            "seed_search",
-            self._stages.seed_search,
-            SeedRequest(queries, vectors, self._caller, limit),
-            lambda: nothing,
-            failed=RecallFailed,
-            count=_hits,
-        )
-        self._degrade(seeds.degraded)
+        request = SeedRequest(queries, vectors, self._caller, limit)
+        recalled = await recall(self._run, self._stages.seed_search, request)
+        seeds = recalled or SeedResult([[] for _ in queries], more=False)
         if seeds.absent_targets:
             self._run.fall_back("seed_search", TARGET_ABSENT)
             queries = tuple(msgspec.structs.replace(query, target_uri=None) for query in queries)
         for query, found in zip(queries, seeds.hits, strict=True):
             self._run.event("seed_search", "recalled", context_type=query.context_type, hits=len(found))
-        expanded = await self._run.stage(
-            "expander",
+        expanded = await expand(
+            self._run,
             self._stages.expander,
             ExpandRequest(queries, None if seeds.keyword_only else vectors, self._caller, seeds.hits),
-            lambda: ExpandResult(seeds.hits),
-            count=_hits,
         )
-        self._degrade(expanded.degraded)
         self._run.event("expander", "expanded", depth=expanded.depth, nodes=expanded.nodes, capped=expanded.capped)
-        checked = await self._run.stage(
-            "rechecker",
-            self._stages.rechecker,
-            RecheckRequest(queries, self._caller, expanded.hits),
-            lambda: RecheckResult(self._permitted(expanded.hits)),
-            failed=RecheckFailed,
-            count=_hits,
-        )
+        checked = await recheck(self._run, self._stages.rechecker, RecheckRequest(queries, self._caller, expanded.hits))
         shown = {hit.uri for found in checked.hits for hit in found}
         for drop in checked.drops:
             if drop.exclude_reason in _HIDDEN:
@@ -285,7 +269,7 @@ class _Search:
                 shown.add(drop.uri)
                 self._run.event("rechecker", "dropped", uri=drop.uri, exclude_reason=drop.exclude_reason)
         visible = [[hit for hit in found if hit.uri in shown] for found in seeds.hits]
-        return _Round(plan, msgspec.structs.replace(seeds, hits=visible), checked.hits, failed=seeds is nothing)
+        return _Round(plan, msgspec.structs.replace(seeds, hits=visible), checked.hits, failed=recalled is None)
 
     async def _second_round(self, first: _Round) -> _Round:
         """Look again, deeper and over all context types, when fewer hits are left than were asked for (decision 6).
@@ -321,7 +305,7 @@ class _Search:
             self._stages.reranker,
             RerankRequest(plan.queries, hits),
             lambda: RerankResult(hits),
-            count=_hits,
+            count=candidates,
         )
         if 0 < result.scored < result.total:
             self._run.degrade("reranker", f"RET-5041: scored {result.scored} of {result.total} candidates in time")
@@ -343,7 +327,7 @@ class _Search:
             request,
             lambda: _raw_assembly(request),
             failed=AssemblyFailed,
-            count=_hits,
+            count=candidates,
         )
         self._run.event(
             "assembler", "assembled", hits=len(assembly.blocks), threshold_filtered=assembly.threshold_filtered
@@ -352,13 +336,6 @@ class _Search:
 
     def _too_few(self, hits: list[list[NodeHit]]) -> bool:
         return len({hit.uri for found in hits for hit in found}) < self._request.top_k
-
-    def _degrade(self, parts: tuple[Degradation, ...]) -> None:
-        for part in parts:
-            self._run.degrade(part.stage, part.reason, part.elapsed_ms / 1000)
-
-    def _permitted(self, hits: list[list[NodeHit]]) -> list[list[NodeHit]]:
-        return [[hit for hit in found if self._run.ctx.may_see(hit.owner_space)] for found in hits]
 
 
 def _raw_assembly(request: AssembleRequest) -> Assembly:
@@ -377,12 +354,3 @@ def _nothing() -> None:
 
 def _rows(part: Any) -> int:
     return part.rows if isinstance(part, QueryVectors) else len(part.texts)
-
-
-def _hits(part: Any) -> int:
-    """Candidates in a stage's input or output."""
-    if isinstance(part, Assembly):
-        return len(part.blocks)
-    if isinstance(part, SeedRequest):
-        return len(part.queries)
-    return sum(map(len, part.hits))
