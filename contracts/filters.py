@@ -12,13 +12,13 @@ JSON form, as callers write it::
     {"eq": {"attrs.language": "zh"}}                         attrs are keyword valued
 """
 
-import re
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 import msgspec
 
 from contracts.errors import InvalidFilter
+from contracts.text import UNSTORABLE
 from contracts.uri import is_under
 from contracts.uri import parse as parse_uri
 
@@ -51,9 +51,6 @@ MAX_VALUE = 1024
 MAX_NAME = 128
 
 Value = str | int | float
-
-# NUL, which not all stores take, and lone surrogates, which no text in UTF-8 has.
-_UNSTORABLE = re.compile(r"[\0\ud800-\udfff]")
 
 
 class And(msgspec.Struct, frozen=True, tag=True):
@@ -274,4 +271,4 @@ def _condition(operator: str, field: str, kind: FieldKind, value: Any, path: str
 def _is_scalar(value: object, kind: FieldKind) -> bool:
     if kind == "number":
         return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= 2**53
-    return isinstance(value, str) and 0 < len(value) <= MAX_VALUE and not _UNSTORABLE.search(value)
+    return isinstance(value, str) and 0 < len(value) <= MAX_VALUE and not UNSTORABLE.search(value)

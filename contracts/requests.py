@@ -1,7 +1,6 @@
 """Request bodies at the HTTP edge (seed 1 §4.1): strict pydantic, unknown fields refused by name."""
 
 import math
-import re
 from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any, Literal
@@ -10,12 +9,11 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from contracts.errors import BlankQuery, InvalidBody, RequestError, ThresholdOutOfRange, TopKOutOfRange
 from contracts.query import ContextType
+from contracts.text import UNSTORABLE
 from contracts.uri import parse_space
 
 MAX_TOP_K = 50
 MAX_QUERY = 8192
-# NUL, and lone surrogates, which no text in UTF-8 has.
-_NO_TEXT = re.compile(r"[\0\ud800-\udfff]")
 _MAX_FIELD = 256
 
 
@@ -25,7 +23,7 @@ def check_query(query: str) -> None:
     Raises:
         BlankQuery
     """
-    if not query.strip() or len(query) > MAX_QUERY or _NO_TEXT.search(query):
+    if not query.strip() or len(query) > MAX_QUERY or UNSTORABLE.search(query):
         raise BlankQuery(
             "query is blank or not text.", field="query", remedy=f"Send 1..{MAX_QUERY} characters of text."
         )

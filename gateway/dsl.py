@@ -25,6 +25,7 @@ from typing import Any
 
 from contracts.errors import InvalidFilter
 from contracts.filters import MAX_CONDITIONS, MAX_DEPTH, MAX_VALUE, And, Eq, Filter, In, Not, Or, Range, all_of
+from contracts.text import UNSTORABLE
 from gateway.memories import from_senders, in_sessions
 
 # What a request names beside its filters, and what belongs to the system.
@@ -120,13 +121,9 @@ _MEANINGS: Mapping[str, Callable[[tuple[str, ...]], Filter]] = {
 
 
 def _text(value: object, path: str) -> str:
-    if not isinstance(value, str) or not 0 < len(value) <= MAX_VALUE or not _storable(value):
+    if not isinstance(value, str) or not 0 < len(value) <= MAX_VALUE or UNSTORABLE.search(value):
         raise InvalidFilter(f"{path} must be a text of 1..{MAX_VALUE} characters.", field=path)
     return value
-
-
-def _storable(text: str) -> bool:
-    return "\0" not in text and not any("\ud800" <= char <= "\udfff" for char in text)
 
 
 def _millis(value: Any, path: str) -> int:

@@ -2,7 +2,6 @@
 
 import json
 import math
-import re
 import unicodedata
 from collections.abc import Mapping
 from typing import Any
@@ -10,14 +9,13 @@ from typing import Any
 import msgspec
 
 from contracts.errors import InvalidInput
+from contracts.text import UNSTORABLE
 from contracts.uri import join
 from corpora.knowledge_base.config import AttrKind, KnowledgeBaseConfig
 from corpora.knowledge_base.types import SPACE, Asset, ChunkText, Entity
 
 MAX_ID, MAX_KEYWORD, MAX_TEXT, MAX_ATTRS = 128, 256, 32_768, 32_768
 ROOT = f"strata://{SPACE}"
-# NUL, which not all stores take, and lone surrogates, which no text in UTF-8 has.
-UNSTORABLE = re.compile(r"[\0\ud800-\udfff]")
 
 
 def entity(given: Entity, config: KnowledgeBaseConfig) -> Entity:

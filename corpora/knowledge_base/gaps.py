@@ -13,6 +13,7 @@ from corpora.knowledge_base import sql
 from corpora.knowledge_base.types import Gap, GapCluster
 from database.engine import Database
 from database.tables import kb_gaps
+from database.upsert import insert_into
 
 _GAP = [kb_gaps.c[name] for name in Gap.__struct_fields__]
 
@@ -41,7 +42,7 @@ class Gaps:
         now = sql.now_ms()
         gap = Gap(gap_id(query_text, filter_ctx), query_text, dict(filter_ctx), 1, now, now)
         async with self._database.writing() as connection:
-            statement = sql.insert(connection, kb_gaps).values(account_id=account_id, **msgspec.structs.asdict(gap))
+            statement = insert_into(connection, kb_gaps).values(account_id=account_id, **msgspec.structs.asdict(gap))
             changes = {
                 "hit_count": kb_gaps.c.hit_count + 1,
                 "last_seen_at": statement.excluded.last_seen_at,

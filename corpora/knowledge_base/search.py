@@ -22,9 +22,10 @@ from contracts.requests import MAX_QUERY
 from contracts.requests import MAX_TOP_K as MAX_TYPED_TOP_K
 from contracts.scope import narrowed
 from contracts.stages import EmbedRequest, QueryVectors, SeedRequest, SeedResult, Stage
+from contracts.text import UNSTORABLE
 from contracts.trace import STAGES
 from corpora.knowledge_base import sql
-from corpora.knowledge_base.checks import UNSTORABLE, is_keyword, keyword
+from corpora.knowledge_base.checks import is_keyword, keyword
 from corpora.knowledge_base.config import MAX_TOP_K, KnowledgeBaseConfig
 from corpora.knowledge_base.documents import condition, ids_of
 from corpora.knowledge_base.gaps import Gaps

@@ -6,10 +6,10 @@ from itertools import islice
 from typing import Any, TypeVar
 
 from sqlalchemy import Table, select
-from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from database.tables import kb_entities, kb_outbox
+from database.upsert import insert_into
 
 # Rows a statement; SQLite takes 32,766 parameters.
 PAGE = 500
@@ -22,15 +22,10 @@ def now_ms() -> int:
     return int(time.time() * 1000)
 
 
-def insert(connection: AsyncConnection, table: Table) -> Any:
-    """An INSERT of the connection's dialect, which has ``on_conflict_do_update`` on both."""
-    return (postgresql if connection.dialect.name == "postgresql" else sqlite).insert(table)
-
-
 async def upsert(connection: AsyncConnection, table: Table, rows: Sequence[Mapping[str, Any]]) -> None:
     """Write whole rows, replacing those with the same key; no key may come twice."""
     for part in pages(rows):
-        statement = insert(connection, table).values(list(part))
+        statement = insert_into(connection, table).values(list(part))
         keys = [column.name for column in table.primary_key]
         changes = {name: statement.excluded[name] for name in part[0] if name not in keys}
         await connection.execute(statement.on_conflict_do_update(index_elements=keys, set_=changes))
@@ -42,7 +37,7 @@ async def touch(connection: AsyncConnection, account_id: str, entity_ids: Collec
     for part in pages(sorted(set(entity_ids))):
         rows = [{"account_id": account_id, "entity_id": each, "due_at": now, **_NEW} for each in part]
         changes = {"version": kb_outbox.c.version + 1, "due_at": now, "attempts": 0, "error": ""}
-        statement = insert(connection, kb_outbox).values(rows)
+        statement = insert_into(connection, kb_outbox).values(rows)
         keys = ["account_id", "entity_id"]
         await connection.execute(statement.on_conflict_do_update(index_elements=keys, set_=changes))
 

@@ -17,6 +17,7 @@ from corpora.knowledge_base import sql
 from corpora.knowledge_base.types import Asset, Chunk, ChunkText, Entity, EntityStatus
 from database.engine import Database
 from database.tables import kb_assets, kb_chunks, kb_entities
+from database.upsert import insert_into
 
 # By position in what was given, why a part of it was refused.
 Refused = dict[int, InvalidInput]
@@ -42,10 +43,9 @@ class Store:
             changed = [_merged(old.get(name), entity) for name, entity in given.items()]
             rows = [_entity_row(account_id, entity) for entity in changed if entity != old.get(entity.entity_id)]
             for part in sql.pages(rows):
-                statement = sql.insert(connection, kb_entities).values(part)
+                statement = insert_into(connection, kb_entities).values(part)
                 fields = ("type", "status", "name", "attrs", "updated_at")
-                changes = {name: statement.excluded[name] for name in fields}
-                changes["revision"] = kb_entities.c.revision + 1
+                changes = {name: statement.excluded[name] for name in fields} | {"revision": kb_entities.c.revision + 1}
                 keys = ["account_id", "entity_id"]
                 await connection.execute(statement.on_conflict_do_update(index_elements=keys, set_=changes))
             await sql.touch(connection, account_id, [row["entity_id"] for row in rows])

@@ -7,6 +7,7 @@ import msgspec
 
 from contracts.errors import InvalidBody, InvalidUri
 from contracts.records import Document, Node, corpus_source
+from contracts.text import UNSTORABLE
 from contracts.uri import MAX_LENGTH, join, parse, parse_space
 from corpora.context import nodes
 from corpora.context.nodes import Uris, base_uri, chunk_nodes, fits, titled
@@ -196,7 +197,7 @@ def check_source_id(source_id: str) -> None:
     """
     if not source_id.strip() or len(source_id) > MAX_SOURCE_ID:
         raise InvalidBody(f"source_id must have 1 to {MAX_SOURCE_ID} characters.", field="source_id")
-    if any(char == "\0" or "\ud800" <= char <= "\udfff" for char in source_id):
+    if UNSTORABLE.search(source_id):
         raise InvalidBody("source_id holds a character that can't be stored.", field="source_id")
 
 

@@ -10,28 +10,23 @@ changes in order, on both dialects:
 """
 
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from hashlib import blake2b
 from typing import Literal
 
 import msgspec
 from sqlalchemy import ColumnElement, insert, select, update
-from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from database.tables import ingest_jobs as jobs
 from database.tables import ingest_sources as sources
-from database.target import Dialect
+from database.upsert import insert_into
 
 Action = Literal["put", "delete"]
 Step = Literal["", "chunk", "embed", "write", "delete"]
 State = Literal["pending", "running", "stored", "superseded", "dead", "dropped"]
 # Rows a statement: far below the parameters that both databases take.
 _ROWS = 500
-_UPSERTS: Mapping[Dialect, Callable[..., sqlite.Insert | postgresql.Insert]] = {
-    "sqlite": sqlite.insert,
-    "postgresql": postgresql.insert,
-}
 
 
 class Change(msgspec.Struct, frozen=True):
@@ -66,12 +61,12 @@ def now_ms() -> int:
 
 
 async def add(
-    connection: AsyncConnection, dialect: Dialect, changes: Iterable[Change], receipt_id: str, request_id: str, now: int
+    connection: AsyncConnection, changes: Iterable[Change], receipt_id: str, request_id: str, now: int
 ) -> None:
     """Add a job a source; of several changes of one source the last counts. Older ones that wait are superseded."""
     latest = {change.key: change for change in changes}
     for keys in parts(sorted(latest)):
-        await _enlist(connection, dialect, [(key, latest[key]) for key in keys], now)
+        await _enlist(connection, [(key, latest[key]) for key in keys], now)
     for keys in parts(list(latest)):
         await connection.execute(
             update(jobs)
@@ -125,12 +120,10 @@ def parts(values: Sequence[str]) -> Iterable[Sequence[str]]:
     return (values[start : start + _ROWS] for start in range(0, len(values), _ROWS))
 
 
-async def _enlist(
-    connection: AsyncConnection, dialect: Dialect, wanted: Sequence[tuple[str, Change]], now: int
-) -> None:
+async def _enlist(connection: AsyncConnection, wanted: Sequence[tuple[str, Change]], now: int) -> None:
     """Make the rows of sources that are new, and lock those of all."""
     new = {"fingerprint": "", "chunks": 0, "expires_at": 0, "updated_at": now}
-    upsert = _UPSERTS[dialect](sources).values([{**_place(key, change), **new} for key, change in wanted])
+    upsert = insert_into(connection, sources).values([{**_place(key, change), **new} for key, change in wanted])
     await connection.execute(
         upsert.on_conflict_do_update(
             index_elements=[sources.c.source_key], set_={"updated_at": upsert.excluded.updated_at}

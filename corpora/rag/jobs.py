@@ -238,7 +238,7 @@ class Jobs:
                 for row in rows
                 if row.source_key not in newer_work
             ]
-            await add(connection, self._database.dialect, gone, uuid4().hex, "", now)
+            await add(connection, gone, uuid4().hex, "", now)
         return len(gone)
 
     async def prune(self) -> int:

@@ -220,7 +220,7 @@ class IngestQueue:
             .where(jobs.c.account_id == account_id, jobs.c.state.in_(("pending", "running")))
         )
         async with self._database.writing() as connection:
-            await add(connection, self._database.dialect, changes, receipt_id, request_id, self._clock())
+            await add(connection, changes, receipt_id, request_id, self._clock())
             # Counted afterwards, because what replaces waiting work takes no more room; an error undoes it all.
             count = (await connection.execute(waiting)).scalar_one()
             if count > self._config.max_backlog:

@@ -13,13 +13,13 @@ from hashlib import blake2b
 
 import msgspec
 from sqlalchemy import delete, select
-from sqlalchemy.dialects import postgresql, sqlite
 
 from contracts.errors import InvalidInput
 from corpora.rag.rollout_config import RolloutConfig, SwitchConfig
 from corpora.rag.types import Decision
 from database.engine import Database
 from database.tables import switches
+from database.upsert import insert_into
 
 logger = logging.getLogger(__name__)
 
@@ -127,14 +127,13 @@ class Switches:
         given = {"enabled": enabled, "percent": percent, "shadow": shadow}
         changes = {key: value for key, value in given.items() if value is not None}
         changes["updated_at"] = int(time.time() * 1000)
-        insert = (sqlite if self._database.dialect == "sqlite" else postgresql).insert
-        statement = (
-            insert(switches)
-            .values({"name": name} | otherwise.model_dump() | changes)
-            .on_conflict_do_update(index_elements=[switches.c.name], set_=changes)
-            .returning(switches)
-        )
         async with self._database.writing() as connection:
+            statement = (
+                insert_into(connection, switches)
+                .values({"name": name} | otherwise.model_dump() | changes)
+                .on_conflict_do_update(index_elements=[switches.c.name], set_=changes)
+                .returning(switches)
+            )
             row = (await connection.execute(statement)).one()
         return SwitchState(row.enabled, row.percent, row.shadow, row.updated_at)
 
