@@ -109,11 +109,15 @@ class KeyStore:
         Raises:
             InvalidInput: No account, an unknown role, or a malformed space.
         """
-        if not account_id.strip():
+        return self._create(ApiKey("", account_id, role, user_space, agent_space, tuple(spaces), _now(), expires_at))
+
+    def _create(self, wanted: ApiKey) -> tuple[str, ApiKey]:
+        """Check and store a key, under an id and a secret of its own."""
+        if not wanted.account_id.strip():
             raise InvalidInput("A key needs an account.", field="account")
-        if role not in ROLES:
+        if wanted.role not in ROLES:
             raise InvalidInput("No such role.", field="role", remedy=f"Use one of {', '.join(ROLES)}.")
-        for space in filter(None, (user_space, agent_space, *spaces)):
+        for space in filter(None, (wanted.user_space, wanted.agent_space, *wanted.spaces)):
             if not is_space(space):
                 raise InvalidInput(
                     f"{space!r} is no space name.",
@@ -121,12 +125,12 @@ class KeyStore:
                     remedy="Use names like user:alice: a-z 0-9 . _ : -",
                 )
         key_id, secret = secrets.token_hex(6), secrets.token_urlsafe(32)
-        key = ApiKey(key_id, account_id, role, user_space, agent_space, tuple(spaces), _now(), expires_at)
+        key = msgspec.structs.replace(wanted, key_id=key_id)
         self._db.execute(
             f"INSERT INTO keys ({_FIELDS}, hash) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",  # noqa: S608 -- constants
             (
-                *(key_id, account_id, role, user_space, agent_space, " ".join(spaces)),
-                *(key.created_at, expires_at, 0, _hash(secret)),
+                *(key_id, key.account_id, key.role, key.user_space, key.agent_space, " ".join(key.spaces)),
+                *(key.created_at, key.expires_at, 0, _hash(secret)),
             ),
         )
         return f"{PREFIX}{key_id}_{secret}", key
@@ -155,14 +159,8 @@ class KeyStore:
                 )
             now = _now()
             self._db.execute("UPDATE keys SET revoked_at = ? WHERE key_id = ?", (now + overlap_ms, key_id))
-            return self.create(
-                old.account_id,
-                role=old.role,
-                user_space=old.user_space,
-                agent_space=old.agent_space,
-                spaces=old.spaces,
-                expires_at=old.expires_at and now + old.expires_at - old.created_at,
-            )
+            expires_at = old.expires_at and now + old.expires_at - old.created_at
+            return self._create(msgspec.structs.replace(old, created_at=now, expires_at=expires_at))
 
     def list(self) -> list[ApiKey]:
         """All keys, oldest first."""
