@@ -1,14 +1,14 @@
 """The narrow protocols through which stages meet index backends and models; each contract is written here, once."""
 
 from collections.abc import Mapping, Sequence
-from typing import Literal, Protocol
+from typing import Any, Literal, Protocol
 
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
 from contracts.deadline import Deadline
-from contracts.filters import Filter, matches
+from contracts.filters import Filter, predicate
 from contracts.hits import Level, Relation
 from contracts.records import Document, ModelRef, Node
 
@@ -136,7 +136,11 @@ class NodeMeta(msgspec.Struct, frozen=True, gc=False):
 
     def satisfies(self, condition: Filter) -> bool:
         """Whether the node satisfies a filter now, by the meaning of the algebra."""
-        return matches(condition, msgspec.structs.asdict(self))
+        return predicate(condition)(self.get)
+
+    def get(self, field: str) -> Any:
+        """The value of a field, as a ``contracts.filters.predicate`` asks for it."""
+        return getattr(self, field, None)
 
 
 class SearchIndex(Protocol):

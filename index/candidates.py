@@ -15,6 +15,8 @@ from index.text import Analysis
 Key = tuple[str, str, str]
 # The fields of a hit that a backend reads from a record, in order; the scores come after them.
 SHOWN = RecallHit.__struct_fields__[:-3]
+# By 1 for the dense recall plus 2 for the keyword recall.
+FOUND_BY: tuple[Literal["dense", "keyword", "both"], ...] = ("dense", "dense", "keyword", "both")
 
 
 class Candidates:
@@ -87,9 +89,9 @@ class Candidates:
         """
         dense, best = self._members["dense"], self._best
         hits = tuple(
-            RecallHit(*(*shown, cosines.get(key, 0.0), self._coverages[key], _found_by(key in dense, key in best)))
+            RecallHit(*(*shown, cosines.get(key, 0.0), self._coverages[key], FOUND_BY[found_by]))
             for key, shown in self._shown.items()
-            if key in dense or key in best
+            if (found_by := (key in dense) + 2 * (key in best))
         )
         more = any(len(keys) >= self._limit for keys in self._members.values())
         return Recalled(hits, failed, more, partial)
@@ -129,9 +131,3 @@ def require_some(failed: Mapping[Recall, str], found: Collection[object]) -> Non
             "; ".join(f"{recall} recall: {why}" for recall, why in sorted(failed.items())),
             remedy="Retry; `strata doctor` checks the index.",
         )
-
-
-def _found_by(dense: bool, keyword: bool) -> Literal["dense", "keyword", "both"]:
-    if dense and keyword:
-        return "both"
-    return "dense" if dense else "keyword"

@@ -4,7 +4,7 @@ A child is scored from its index entry alone: its own relevance, and through ``h
 nodes above it. The prior lifts, it never cuts: pruning to the best few parents loses on real dialogues.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 
 import msgspec
 from pydantic import BaseModel, ConfigDict, Field
@@ -19,7 +19,7 @@ from contracts.records import ModelRef
 from contracts.scope import search_filter
 from contracts.stages import ExpandRequest, ExpandResult
 from contracts.uri import depth_of, parent_of
-from stages.scoring import ScoringConfig, degradations, missing, node_hit, rank_key, with_hierarchy
+from stages.scoring import Scorer, ScoringConfig, degradations, missing, rank_key, with_hierarchy
 
 STAGE = "expander"
 # Depth of the nodes right below a root node: `strata://space/root/child` (contracts.uri.depth_of).
@@ -153,19 +153,22 @@ class _Tree:
         if kind == "parents":
             self._text.update({hit.uri: hit.keyword for hit in answer.hits})
             return
-        unknown = missing(answer, self._vector)
+        scored = Scorer(self._query, self.position, self._scoring, missing(answer, self._vector))
         for hit in answer.hits:
             self._text[hit.uri] = hit.keyword
             if hit.uri not in self._nodes:
-                self._nodes[hit.uri] = node_hit(
-                    hit, self._query, self.position, self._scoring, unknown, f"expanded:{hit.parent_uri}"
-                )
+                self._nodes[hit.uri] = scored(hit, f"expanded:{hit.parent_uri}")
 
     def ranked(self) -> list[NodeHit]:
         """All nodes with their parents' relevance in the score, best first, within the cap."""
         weights = self._scoring.weights
+        priors = {parent: self._prior(parent) for parent in self._parents()}
+        # A root is its own path, or every node below one would have the start of it.
         hits = sorted(
-            (with_hierarchy(hit, self._hierarchy(hit), weights) for hit in self._nodes.values()),
+            (
+                with_hierarchy(hit, priors[hit.parent_uri] if hit.parent_uri else hit.scores.relevance, weights)
+                for hit in self._nodes.values()
+            ),
             key=rank_key,
         )
         self.capped = len(hits) > self._config.max_nodes
@@ -175,27 +178,21 @@ class _Tree:
         open_nodes = [hit for hit in self._nodes.values() if hit.has_children and hit.uri not in self._expanded]
         return [hit.uri for hit in sorted(open_nodes, key=rank_key)[: self._config.frontier]]
 
+    def _parents(self) -> set[str]:
+        return {hit.parent_uri for hit in self._nodes.values() if hit.parent_uri}
+
     def _unknown_parents(self) -> set[str]:
-        above: set[str] = set()
-        for hit in self._nodes.values():
-            above.update(_ancestors(hit.parent_uri, self._config.max_depth))
+        above = {uri for parent in self._parents() for uri in _ancestors(parent, self._config.max_depth)}
         return above - self._text.keys()
 
-    def _hierarchy(self, hit: NodeHit) -> float:
-        """The prior of a node; a root is its own path, or every node below one would have the start of it."""
-        if not hit.parent_uri:
-            return hit.scores.relevance
-        return _prior(hit.parent_uri, self._text, self._scoring.depth_decay, self._config.max_depth)
+    def _prior(self, parent: str) -> float:
+        """The strongest lexical relevance among the nodes above, each level further up weighing ``decay`` less."""
+        decay = self._scoring.depth_decay
+        above = enumerate(_ancestors(parent, self._config.max_depth))
+        return max((self._text.get(uri, 0.0) * decay**distance for distance, uri in above), default=0.0)
 
 
 def _ancestors(parent: str, levels: int) -> Iterable[str]:
     while parent and levels:
         yield parent
         parent, levels = parent_of(parent), levels - 1
-
-
-def _prior(parent: str, text: Mapping[str, float], decay: float, levels: int) -> float:
-    """The strongest lexical relevance among the ancestors, each level further up weighing ``decay`` less."""
-    return max(
-        (text.get(uri, 0.0) * decay**distance for distance, uri in enumerate(_ancestors(parent, levels))), default=0.0
-    )

@@ -8,7 +8,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from contracts.context import RequestContext
 from contracts.deadline import Deadline
 from contracts.errors import RecheckFailed
-from contracts.filters import Filter, all_of
+from contracts.filters import Filter, predicate
 from contracts.hits import NodeHit
 from contracts.ports import NodeMeta, SearchIndex
 from contracts.query import TypedQuery
@@ -79,9 +79,10 @@ class _Check:
     """What the candidates of one typed query are held to."""
 
     def __init__(self, ctx: RequestContext, query: TypedQuery, caller: Filter | None) -> None:
-        self._conditions = search_conditions(ctx, query, caller)
-        self._all = all_of(*self._conditions.values())
+        conditions = search_conditions(ctx, query, caller)
+        self._conditions = {reason: predicate(condition) for reason, condition in conditions.items()}
         self._hints = query.hints
+        self._terms = bool(self._hints.must_have_terms or self._hints.exclude_terms)
 
     def reason(self, hit: NodeHit, live: NodeMeta | None) -> str:
         """Why a candidate is dropped, as a short code without any of its or the query's text; empty when it stays.
@@ -92,8 +93,11 @@ class _Check:
         """
         if live is None:
             return "gone"
-        if not live.satisfies(self._all):
-            return next(reason for reason, condition in self._conditions.items() if not live.satisfies(condition))
+        for reason, holds in self._conditions.items():
+            if not holds(live.get):
+                return reason
+        if not self._terms:
+            return ""
         text = f"{hit.name}\n{live.abstract}".lower()
         if any(term.lower() not in text for term in self._hints.must_have_terms):
             return "must_have_terms"

@@ -92,52 +92,67 @@ def degradations(stage: str, answers: Sequence[Recalled]) -> tuple[Degradation, 
     return tuple(Degradation(stage, f"{RecallFailed.code}: {reason}", 0) for reason in sorted(reasons))
 
 
-def node_hit(
-    hit: RecallHit, query: TypedQuery, position: int, config: ScoringConfig, unknown: Collection[str], reason: str = ""
-) -> NodeHit:
-    """A recalled record as a scored candidate, its parents not yet looked at.
+class Scorer:
+    """Makes recalled records of one typed query scored candidates, their parents not yet looked at.
 
     Args:
-        hit: The record.
-        query: The typed query that found it.
+        query: The typed query that found them.
         position: The position of that query in its request.
         config: Scales and weights.
         unknown: Recalls whose score can't be had (``dense``, ``keyword``), from :func:`missing`.
-        reason: How it was reached; by default which recall found it.
     """
-    scores = ScoreBreakdown(
-        vector=hit.vector,
-        keyword=hit.keyword,
-        relevance=relevance(
-            None if "keyword" in unknown else hit.keyword,
-            None if "dense" in unknown else hit.vector,
-            config.beta_of(hit.kind),
-        ),
-        category=float(hit.category in query.categories),
-        target=float(query.target_uri is not None and is_under(hit.uri, query.target_uri)),
-    )
-    return NodeHit(
-        uri=hit.uri,
-        parent_uri=hit.parent_uri,
-        name=hit.name,
-        kind=hit.kind,
-        category=hit.category,
-        owner_space=hit.owner_space,
-        context_type=hit.context_type,
-        depth=hit.depth,
-        abstract=hit.abstract,
-        has_overview=hit.has_overview,
-        has_content=hit.has_content,
-        has_children=hit.has_children,
-        score=final_score(scores, config.weights),
-        scores=scores,
-        match_reason=reason or f"recalled:{hit.found_by}",
-        query=position,
-    )
+
+    def __init__(self, query: TypedQuery, position: int, config: ScoringConfig, unknown: Collection[str]) -> None:
+        self._query = query
+        self._position = position
+        self._config = config
+        self._dense, self._keyword = "dense" not in unknown, "keyword" not in unknown
+
+    def __call__(self, hit: RecallHit, reason: str = "") -> NodeHit:
+        """The candidate.
+
+        Args:
+            hit: The record.
+            reason: How it was reached; by default which recall found it.
+        """
+        config, query = self._config, self._query
+        scores = ScoreBreakdown(
+            hit.vector,
+            hit.keyword,
+            relevance(
+                hit.keyword if self._keyword else None,
+                hit.vector if self._dense else None,
+                config.beta_of(hit.kind),
+            ),
+            0.0,
+            float(hit.category in query.categories),
+            float(query.target_uri is not None and is_under(hit.uri, query.target_uri)),
+        )
+        # By position: there are hundreds a search, and names would cost half of the time again.
+        return NodeHit(
+            hit.uri,
+            hit.parent_uri,
+            hit.name,
+            hit.kind,
+            hit.category,
+            hit.owner_space,
+            hit.context_type,
+            hit.depth,
+            hit.abstract,
+            hit.has_overview,
+            hit.has_content,
+            hit.has_children,
+            final_score(scores, config.weights),
+            scores,
+            reason or f"recalled:{hit.found_by}",
+            self._position,
+        )
 
 
 def with_hierarchy(hit: NodeHit, hierarchy: float, weights: Weights) -> NodeHit:
     """The same candidate with its parents' relevance in the score."""
+    if hierarchy == hit.scores.hierarchy:
+        return hit
     scores = msgspec.structs.replace(hit.scores, hierarchy=hierarchy)
     return msgspec.structs.replace(hit, scores=scores, score=final_score(scores, weights))
 

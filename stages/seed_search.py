@@ -15,7 +15,7 @@ from contracts.query import TypedQuery
 from contracts.scope import search_filter, system_filter
 from contracts.stages import SeedRequest, SeedResult
 from contracts.uri import depth_of
-from stages.scoring import ScoringConfig, degradations, missing, node_hit, rank_key
+from stages.scoring import Scorer, ScoringConfig, degradations, missing, rank_key
 
 STAGE = "seed_search"
 
@@ -105,8 +105,8 @@ class SeedSearch:
     def _ranked(
         self, recalled: Recalled, query: TypedQuery, position: int, unknown: Collection[str], keep: int
     ) -> list[NodeHit]:
-        hits = [node_hit(hit, query, position, self._scoring, unknown) for hit in recalled.hits]
-        return sorted(hits, key=rank_key)[:keep]
+        scored = Scorer(query, position, self._scoring, unknown)
+        return sorted(map(scored, recalled.hits), key=rank_key)[:keep]
 
 
 def _asked(

@@ -5,6 +5,25 @@ from pydantic import BaseModel, ConfigDict, Field
 from index.bm25 import BM25Config
 
 
+class ResidentConfig(BaseModel):
+    """Which accounts each reading process holds in memory, where a search takes a tenth of the time."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    rows: int = Field(
+        20_000,
+        ge=0,
+        description="Nodes held in all, about 4 KB each at 384 dimensions; a larger account is searched on disk. 0 "
+        "holds none.",
+    )
+    after_reads: int = Field(
+        2, ge=1, description="Reads from disk before an account is read into memory; one alone would not pay."
+    )
+    share: float = Field(
+        0.2, gt=0, le=1, description="Of a core, spent on reading an account that is written all the time, at most."
+    )
+
+
 class EmbeddedConfig(BaseModel):
     """Settings of the embedded index (LanceDB and SQLite in one folder)."""
 
@@ -33,4 +52,5 @@ class EmbeddedConfig(BaseModel):
     keep_seconds: float = Field(
         60, gt=0, description="Old versions kept for readers in the middle of a search. More: safer, more disk."
     )
+    resident: ResidentConfig = ResidentConfig()
     bm25: BM25Config = Field(BM25Config(), description="Lexical coverage.")

@@ -68,6 +68,7 @@ class EmbeddedIndex:
         """See ``ReadableIndex``; lets the next writer in."""
         if self._writer:
             await self._writer.finish()
+        await self._search.close()
         self._nodes.close()
         await asyncio.to_thread(self._store.close)
         if self._lock:
@@ -83,11 +84,11 @@ class EmbeddedIndex:
 
     async def revision(self, account_id: str) -> str:
         """See ``SearchIndex``."""
-        return await asyncio.to_thread(self._store.account_revision, account_id)
+        return self._store.state.revision(account_id)
 
     async def model(self) -> ModelRef | None:
         """See ``SearchIndex``."""
-        return await asyncio.to_thread(self._store.model)
+        return self._store.state.model()
 
     async def read(self, account_id: str, uris: Sequence[str], level: Level) -> dict[str, str]:
         """See ``ContentStore``."""

@@ -17,6 +17,7 @@ from contracts.records import ModelRef
 from index.candidates import SHOWN, Candidates, Key, check_dimensions, refuse_other_model, require_some
 from index.embedded.config import EmbeddedConfig
 from index.embedded.filter_sql import one_of, where
+from index.embedded.resident.accounts import Accounts
 from index.embedded.store import Store
 from index.embedded.table import NodeTable, attributes
 from index.rows import unit
@@ -32,10 +33,15 @@ class Search:
         self._nodes = nodes
         self._store = store
         self._config = config
+        self.accounts = Accounts(nodes, store.state, config.resident, config.bm25)
+
+    async def close(self) -> None:
+        """Let go of what is in memory."""
+        await self.accounts.close()
 
     async def table(self) -> lancedb.AsyncTable | None:
         """The table of nodes; ``None`` while there is no document, when a writer may just be making the table."""
-        if await asyncio.to_thread(self._store.model) is None:
+        if self._store.state.model() is None:
             return None
         return await self._nodes.get()
 
@@ -45,19 +51,27 @@ class Search:
         Raises:
             ConfigError: A query's vector has another dimension than the index.
         """
-        for query in queries:
-            account_of(query.condition)
+        names = [account_of(query.condition) for query in queries]
+        if (held := self._store.state.model()) is not None:
+            check_dimensions(held, queries)
+        accounts = {name: self.accounts.get(name) for name in set(names)}
+        in_memory = [account for name in names if (account := accounts[name]) is not None]
+        if len(in_memory) == len(queries):
+            return [account.recall(query) for account, query in zip(in_memory, queries, strict=True)]
+        return await self._on_disk(queries, held)
+
+    async def _on_disk(self, queries: Sequence[RecallQuery], held: ModelRef | None) -> list[Recalled]:
         conditions = [where(query.condition) for query in queries]
         table = await self.table()
-        held = await asyncio.to_thread(self._store.model)
         if table is None or held is None:
             return [Recalled((), {}, more=False) for _ in queries]
-        check_dimensions(held, queries)
         answers = (self._answer(table, held, *asked) for asked in zip(queries, conditions, strict=True))
         return list(await asyncio.gather(*answers))
 
     async def meta(self, account_id: str, uris: Sequence[str]) -> dict[str, NodeMeta]:
         """See ``SearchIndex.meta``."""
+        if (account := self.accounts.get(account_id)) is not None:
+            return account.meta(uris)
         rows = await self.lookup(account_id, uris, NodeMeta.__struct_fields__)
         return {node.uri: node for node in map(_node_meta, rows)}
 

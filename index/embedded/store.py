@@ -29,6 +29,7 @@ from contracts.ports import JournalEntry, JournalState
 from contracts.records import Document, ModelRef
 from index.bm25 import Statistics
 from index.embedded import statistics
+from index.embedded.state import StateReader, shown
 from index.embedded.statistics import Delta
 from index.text import Analysis
 
@@ -103,12 +104,14 @@ class Store:
         if not found:
             self._writer.executescript(_SCHEMA)
         self._reader = _connect(path)
+        self.state = StateReader(_connect(path))
         self._statistics = statistics.StatisticsReader(self._reader)
 
     def close(self) -> None:
         """Close both connections."""
         with self._lock:
             self._reader.close()
+        self.state.close()
         self._writer.close()
 
     def texts(self, wanted: Sequence[tuple[int, str]], level: Level) -> dict[str, str]:
@@ -136,17 +139,6 @@ class Store:
         """Fingerprint by document id."""
         sql = "SELECT document, fingerprint FROM documents WHERE account = ? AND source = ?"
         return dict(self._read(sql, (account_id, source_id)))
-
-    def model(self) -> ModelRef | None:
-        """The model of the vectors; ``None`` while there is no document."""
-        sql = "SELECT value FROM meta WHERE key = 'model' AND EXISTS (SELECT 1 FROM documents)"
-        rows = self._read(sql)
-        return msgspec.json.decode(rows[0][0], type=ModelRef) if rows else None
-
-    def account_revision(self, account_id: str) -> str:
-        """Names what of an account shows; while a commit of its own is under way no two calls get the same name."""
-        rows = self._read("SELECT value FROM meta WHERE key = ?", (_shown(account_id),))
-        return rows[0][0] or uuid4().hex if rows else ""
 
     def statistics(self, account_id: str, kind: str, query: Analysis) -> Statistics:
         """Term statistics of an account and kind of node, for the terms of a query."""
@@ -183,7 +175,7 @@ class Store:
         """Begin a commit: store its intent and what the new revisions carry; returns its number."""
         with self._transaction():
             body = msgspec.msgpack.encode(commit)
-            self._set(_shown(commit.account_id), "")
+            self._set(shown(commit.account_id), "")
             ((number,),) = self._writer.execute(
                 "INSERT INTO commits (body) VALUES (?) RETURNING id", (body,)
             ).fetchall()
@@ -234,14 +226,14 @@ class Store:
                 )
                 self._note(commit.account_id, commit.source_id, (document for _, _, document in keys), "stored")
             statistics.apply(self._writer, commit.account_id, commit.changes)
-            self._set(_shown(commit.account_id), uuid4().hex)
+            self._set(shown(commit.account_id), uuid4().hex)
             self._writer.execute("DELETE FROM commits WHERE id = ?", (number,))
 
     def abandon(self, number: int, commit: Commit) -> None:
         """Undo a commit whose rows never showed."""
         with self._transaction():
             self._purge(commit.revisions())
-            self._set(_shown(commit.account_id), uuid4().hex)
+            self._set(shown(commit.account_id), uuid4().hex)
             self._writer.execute("DELETE FROM commits WHERE id = ?", (number,))
 
     def optimize(self) -> None:
@@ -287,11 +279,6 @@ def _connect(path: Path) -> sqlite3.Connection:
     # Full: a staged text must be on disk before LanceDB shows its row, even when the machine goes down.
     connection.executescript("PRAGMA auto_vacuum = INCREMENTAL; PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL;")
     return connection
-
-
-def _shown(account_id: str) -> str:
-    """Of ``meta``: the key of the name of what an account shows; its value is empty while that changes."""
-    return f"shown:{account_id}"
 
 
 def _pack(text: str) -> str | bytes | None:

@@ -135,7 +135,7 @@ class Writer:
         await asyncio.to_thread(self._store.finish, number, commit)
 
     async def _table_for(self, model: ModelRef) -> lancedb.AsyncTable:
-        held = self._store.model()
+        held = self._store.state.model()
         if held is None:
             return await self._nodes.create(model.dimensions)
         if held != model:

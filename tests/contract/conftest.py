@@ -1,12 +1,15 @@
 """The backends that the contract suite runs on."""
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from pathlib import Path
 from typing import Protocol
 from uuid import uuid4
 
 import pytest
 
+from contracts.deadline import Deadline
+from contracts.filters import account_of
+from contracts.ports import NodeMeta, Recalled, RecallQuery
 from contracts.ports import WritableIndex as Index
 from index.elastic.config import ElasticConfig, LayoutConfig
 from index.elastic.index import ElasticIndex
@@ -35,6 +38,8 @@ class Backend(Protocol):
 class EmbeddedBackend:
     """LanceDB and SQLite in a temporary folder."""
 
+    index = EmbeddedIndex
+
     def __init__(self, folder: Callable[[], Path]) -> None:
         self._folder = folder
         self._opened: dict[Index, Path] = {}
@@ -46,13 +51,32 @@ class EmbeddedBackend:
         return await self._open(self._opened[index], write=False)
 
     async def _open(self, folder: Path, *, write: bool) -> Index:
-        index = await EmbeddedIndex.open(folder, write=write)
+        index = await self.index.open(folder, write=write)
         self._opened[index] = folder
         return index
 
     async def close(self) -> None:
         for index in self._opened:
             await index.close()
+
+
+class InMemory(EmbeddedIndex):
+    """An embedded index whose readers find every account in memory."""
+
+    async def recall(self, queries: Sequence[RecallQuery], deadline: Deadline | None = None) -> list[Recalled]:
+        for query in queries:
+            await self._search.accounts.ready(account_of(query.condition))
+        return await super().recall(queries, deadline)
+
+    async def meta(self, account_id: str, uris: Sequence[str]) -> dict[str, NodeMeta]:
+        await self._search.accounts.ready(account_id)
+        return await super().meta(account_id, uris)
+
+
+class InMemoryBackend(EmbeddedBackend):
+    """The same, as it answers once accounts are in memory."""
+
+    index = InMemory
 
 
 class ElasticBackend:
@@ -81,13 +105,14 @@ class ElasticBackend:
             await index.close()
 
 
-@pytest.fixture(scope="module", params=["embedded", "elasticsearch"])
+@pytest.fixture(scope="module", params=["embedded", "in-memory", "elasticsearch"])
 async def backend(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Backend]:
     backend: Backend
     if request.param == "elasticsearch":
         backend = ElasticBackend(request.getfixturevalue("elasticsearch_url"))
     else:
-        backend = EmbeddedBackend(lambda: tmp_path_factory.mktemp("index"))
+        kind = InMemoryBackend if request.param == "in-memory" else EmbeddedBackend
+        backend = kind(lambda: tmp_path_factory.mktemp("index"))
     yield backend
     await backend.close()
 

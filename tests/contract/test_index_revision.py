@@ -78,7 +78,7 @@ async def test_while_a_commit_is_under_way_nothing_counts_as_known(
     finish = store.finish
 
     def watched(*args: object) -> None:
-        seen.extend(store.account_revision(ACCOUNT) for _ in range(2))
+        seen.extend(store.state.revision(ACCOUNT) for _ in range(2))
         finish(*args)
 
     monkeypatch.setattr(store, "finish", watched)

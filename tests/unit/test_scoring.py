@@ -8,7 +8,7 @@ from pydantic import ValidationError
 from contracts.hits import ScoreBreakdown
 from contracts.ports import RecallHit
 from contracts.query import TypedQuery
-from stages.scoring import ScoringConfig, Weights, final_score, node_hit, rank_key, relevance, with_hierarchy
+from stages.scoring import Scorer, ScoringConfig, Weights, final_score, rank_key, relevance, with_hierarchy
 from tests.support.hits import node_hit as candidate
 
 unit = st.floats(0, 1)
@@ -57,7 +57,7 @@ def test_a_missing_part_leaves_the_other_on_its_own_scale() -> None:
 
 @pytest.mark.parametrize(("kind", "beta"), [("section", 0.7), ("function", 1.5)])
 def test_a_kind_of_node_may_weigh_meaning_and_words_its_own_way(kind: str, beta: float) -> None:
-    hit = node_hit(recalled(kind), TypedQuery("q", "resource"), 0, ScoringConfig(betas={"function": 1.5}), ())
+    hit = Scorer(TypedQuery("q", "resource"), 0, ScoringConfig(betas={"function": 1.5}), ())(recalled(kind))
     assert hit.scores.relevance == pytest.approx((0.5 + beta * 0.6) / (1 + beta))
 
 
