@@ -70,7 +70,7 @@ class Versions:
         self._patient = client.options(request_timeout=config.write.request_timeout_ms / 1000)
         self._layout = config.layout
         self._resolve_seconds = config.recall.resolve_seconds
-        self._known: tuple[float, Version | None] | None = None
+        self._known: tuple[float, Version] | None = None
         self._prepared = False
         self.alias = f"{prefix}-nodes"
         self.texts = f"{prefix}-texts"
@@ -85,7 +85,8 @@ class Versions:
         if self._known and time.monotonic() - self._known[0] < self._resolve_seconds:
             return self._known[1]
         version = next(iter(await self._read(self.alias, seconds)), None)
-        self._known = (time.monotonic(), version)
+        # That there is none is not taken for granted: what another process writes first shall show at once.
+        self._known = version and (time.monotonic(), version)
         return version
 
     async def serving_now(self) -> Version | None:

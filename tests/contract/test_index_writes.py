@@ -13,7 +13,7 @@ from contracts.filters import Eq
 from contracts.hits import Relation
 from contracts.ports import Embeddable
 from contracts.records import Document, ModelRef
-from tests.contract.conftest import Index
+from tests.contract.conftest import Backend, Index
 from tests.contract.corpus import ACCOUNT, HOSTILE, MODEL, SOURCE, Reference, ask, document, node, uris, vectors
 
 A, B = "strata://shared/a", "strata://shared/b"
@@ -58,6 +58,19 @@ async def test_a_document_that_was_put_is_there_with_all_its_parts(index: Index)
     assert meta.has_overview and meta.has_content
     assert await index.documents(ACCOUNT, SOURCE) == {"d": "alpha"}
     assert await index.model() == MODEL
+
+
+async def test_a_reader_that_found_the_index_empty_sees_the_very_first_write_at_once(
+    backend: Backend, index: Index
+) -> None:
+    reader = await backend.reader(index)
+    assert [found.hits for found in await reader.recall([ask("alpha")])] == [()]
+    assert await reader.model() is None
+    await index.put(ACCOUNT, SOURCE, [rich("d", "a", "alpha")], MODEL)
+    (answer,) = await reader.recall([ask("alpha")])
+    assert uris(answer.hits) == {A}
+    assert (await reader.meta(ACCOUNT, [A])).keys() == {A}
+    assert await reader.model() == MODEL
 
 
 async def test_a_node_without_texts_is_left_out_when_read(index: Index) -> None:
