@@ -1,13 +1,12 @@
 """Lexical coverage: BM25 on an absolute scale, so that it can be added to a cosine."""
 
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from math import log
 from typing import NamedTuple
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from index.text import Analysis
+from index.text import Analysis, Countable
 
 
 class Saturation(BaseModel):
@@ -66,7 +65,7 @@ def idf(documents: int, frequency: int) -> float:
 
 def coverage(
     query: Analysis,
-    documents: Iterable[tuple[str, str]],
+    documents: Iterable[tuple[Countable, Countable]],
     statistics: Statistics,
     saturation: Saturation,
     bigram_weight: float,
@@ -79,7 +78,7 @@ def coverage(
 
     Args:
         query: The analysed query.
-        documents: Words and bigrams of each document, each joined by white space.
+        documents: Words and bigrams of each document.
         statistics: Of the documents' account and kind.
         saturation: k1 and b.
         bigram_weight: w, in 0..1.
@@ -101,17 +100,18 @@ class _Scorer:
 
     def __init__(self, terms: Sequence[str], statistics: FieldStatistics, saturation: Saturation, share: float) -> None:
         held = statistics.frequencies
-        self._idf = {term: share * idf(statistics.documents, held.get(term, 0)) for term in terms}
-        self.most = sum(self._idf.values())
+        weights = {term: share * idf(statistics.documents, held.get(term, 0)) for term in terms}
+        self._weights = [(f" {term} ", weight) for term, weight in weights.items()]
+        self.most = sum(weights.values())
         average = statistics.tokens / statistics.documents if statistics.documents else 1.0
         self._base = saturation.k1 * (1 - saturation.b)
         self._slope = saturation.k1 * saturation.b / average
 
-    def score(self, text: str) -> float:
-        weights = self._idf
-        tokens = text.split()
-        found = [token for token in tokens if token in weights]
-        if not found:
-            return 0.0
-        norm = self._base + self._slope * len(tokens)
-        return sum(weights[term] * tf / (tf + norm) for term, tf in Counter(found).items())
+    def score(self, text: Countable) -> float:
+        padded, length = text
+        norm = self._base + self._slope * length
+        found = 0.0
+        for term, weight in self._weights:
+            if tf := padded.count(term):
+                found += weight * tf / (tf + norm)
+        return found

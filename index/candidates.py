@@ -9,7 +9,7 @@ from contracts.errors import ConfigError, RecallFailed
 from contracts.ports import OTHER_MODEL, Recall, Recalled, RecallHit, RecallQuery
 from contracts.records import ModelRef
 from index.bm25 import BM25Config, Statistics, coverage
-from index.text import Analysis
+from index.text import Analysis, Countable
 
 # Account, kind and URI of a node.
 Key = tuple[str, str, str]
@@ -29,13 +29,17 @@ class Candidates:
     def __init__(self, limit: int) -> None:
         self._limit = limit
         self._shown: dict[Key, tuple[Any, ...]] = {}
-        self._texts: dict[Key, tuple[str, str]] = {}
+        self._texts: dict[Key, tuple[Countable, Countable]] = {}
         self._members: dict[Recall, set[Key]] = {"dense": set(), "keyword": set()}
         self._coverages: dict[Key, float] = {}
         self._best: set[Key] = set()
 
     def add(
-        self, recall: Recall, keys: Iterable[Key], shown: Iterable[tuple[Any, ...]], texts: Iterable[tuple[str, str]]
+        self,
+        recall: Recall,
+        keys: Iterable[Key],
+        shown: Iterable[tuple[Any, ...]],
+        texts: Iterable[tuple[Countable, Countable]],
     ) -> None:
         """Take in records of a recall.
 
@@ -43,7 +47,7 @@ class Candidates:
             recall: Which recall found them.
             keys: What tells them apart.
             shown: Their ``SHOWN`` fields.
-            texts: Their words and bigrams, each joined by white space.
+            texts: Their words and bigrams.
         """
         keys = list(keys)
         self._members[recall].update(keys)

@@ -60,6 +60,24 @@ class Analysis(NamedTuple):
     bigrams: list[str]
 
 
+class Countable(NamedTuple):
+    """The terms of a text, kept so that one search of a string counts a term.
+
+    Args:
+        padded: The terms, each between blanks of its own.
+        length: How many they are.
+    """
+
+    padded: str
+    length: int
+
+    @classmethod
+    def of(cls, joined: str) -> "Countable":
+        """Of terms joined by white space."""
+        terms = joined.split()
+        return cls(f" {'  '.join(terms)} ", len(terms))
+
+
 def analyze(text: str) -> Analysis:
     """Cut a text, of any length, into the terms that keyword recall and its scores are about."""
     words: list[str] = []

@@ -1,6 +1,7 @@
 """One query on its way through Elasticsearch: the searches it needs, and the answer made of what they return."""
 
 from collections.abc import Hashable, Mapping
+from itertools import chain
 from typing import Any, NamedTuple
 
 from contracts.filters import Eq, account_of
@@ -11,7 +12,8 @@ from index.candidates import Candidates, Key, refuse_other_model, require_some
 from index.elastic import queries
 from index.elastic.config import RecallConfig
 from index.elastic.filter_query import query as filter_query
-from index.elastic.queries import Body, Found, Hidden
+from index.elastic.kept import Kept
+from index.elastic.queries import Body, Hidden, Scored
 from index.text import Analysis, analyze
 
 Response = Mapping[str, Any]
@@ -75,8 +77,17 @@ class Answer:
             bodies[self._frequencies] = queries.frequencies(everything, plan.terms)
         return {key: Asked(plan.account_id, body) for key, body in bodies.items()}
 
-    def take(self, responses: Mapping[SearchKey, Response]) -> None:
-        """Note what the first round returned; scoring long texts takes some 0.1 ms a candidate.
+    def found(self, responses: Mapping[SearchKey, Response]) -> set[str]:
+        """The ids that the recalls returned."""
+        recalls = (responses.get(self._own(recall), {}) for recall in ("dense", "keyword"))
+        return {record.id for response in recalls for record in queries.scored(response)}
+
+    def take(self, responses: Mapping[SearchKey, Response], nodes: Mapping[str, Kept]) -> None:
+        """Note what the first round returned; scoring takes some 2 µs a candidate.
+
+        Args:
+            responses: Of the searches.
+            nodes: What lies behind the ids that were found.
 
         Raises:
             RecallFailed: Nothing was found out.
@@ -94,7 +105,7 @@ class Answer:
             if why := next(filter(None, map(queries.incomplete, needed)), ""):
                 self._partial[recall] = why
         require_some(self._failed, recalls)
-        self._collect({recall: queries.found(response) for recall, response in recalls.items()})
+        self._collect({recall: queries.scored(response) for recall, response in recalls.items()}, nodes)
         terms = self._plan.terms if "keyword" in recalls else Analysis([], [])
 
         def statistics(_: str, kind: str) -> Statistics:
@@ -116,8 +127,8 @@ class Answer:
             if why := queries.fault(response) or queries.incomplete(response):
                 self._partial["dense"] = f"not all vectors could be compared: {why}"
             keys = {self._ids[key]: key for key in self._candidates.keyword_only()}
-            for hit in response.get("hits", {}).get("hits", ()):
-                self._cosines[keys[hit["_id"]]] = queries.cosine(hit["_score"])
+            for record in queries.scored(response):
+                self._cosines[keys[record.id]] = queries.cosine(record.score)
         return self._candidates.recalled(self._cosines, self._failed, self._partial)
 
     @property
@@ -135,17 +146,19 @@ class Answer:
     def _own(self, name: str) -> SearchKey:
         return id(self), name
 
-    def _collect(self, found: Mapping[Recall, list[Found]]) -> None:
+    def _collect(self, found: Mapping[Recall, list[Scored]], nodes: Mapping[str, Kept]) -> None:
         """Take each node in its newest revision: while one moves to another document, both are there."""
         newest: dict[str, int] = {}
-        for records in found.values():
-            for record in records:
-                newest[record.uri] = max(record.revision, newest.get(record.uri, 0))
+        for record in chain.from_iterable(found.values()):
+            node = nodes[record.id]
+            newest[node.meta.uri] = max(node.revision, newest.get(node.meta.uri, 0))
         self.revisions = set(newest.values())
         for recall, records in found.items():
-            shown = [record for record in records if record.revision == newest[record.uri]]
-            keys = [(self._plan.account_id, record.kind, record.uri) for record in shown]
-            self._ids.update(zip(keys, (record.id for record in shown), strict=True))
-            self._candidates.add(recall, keys, (r.shown for r in shown), (r.texts for r in shown))
+            pairs = ((record, nodes[record.id]) for record in records)
+            shown = [(record, node) for record, node in pairs if node.revision == newest[node.meta.uri]]
+            keys = [(self._plan.account_id, node.meta.kind, node.meta.uri) for _, node in shown]
+            self._ids.update(zip(keys, (record.id for record, _ in shown), strict=True))
+            self._candidates.add(recall, keys, (node.shown for _, node in shown), (node.texts for _, node in shown))
             if recall == "dense":
-                self._cosines.update(zip(keys, (queries.cosine(r.score) for r in shown), strict=True))
+                cosines = (queries.cosine(record.score) for record, _ in shown)
+                self._cosines.update(zip(keys, cosines, strict=True))

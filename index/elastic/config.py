@@ -100,6 +100,12 @@ class RecallConfig(Section):
     resolve_seconds: float = Field(
         5, ge=0, description="How long a process takes the serving index version for granted. Less: swaps show sooner."
     )
+    kept_nodes: int = Field(
+        20_000,
+        ge=0,
+        description="Nodes a process keeps in memory once read, 2 to 3 KB each: searches that find them again cost the "
+        "cluster half.",
+    )
     bm25: BM25Config = Field(BM25Config(), description="Lexical coverage.")
 
 

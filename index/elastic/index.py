@@ -149,8 +149,8 @@ class ElasticIndex:
         bodies: dict[str, dict[str, Any]] = {}
         left = set(uris)
         for _ in range(_ATTEMPTS):
-            rows = await self._search.lookup(account_id, left, [flag] if flag else [])
-            wanted = {uri: row["revision"] for uri, row in rows.items() if not flag or row.get(flag)}
+            nodes = await self._search.lookup(account_id, left)
+            wanted = {uri: node.revision for uri, node in nodes.items() if not flag or node.meta.get(flag)}
             if not wanted:
                 break
             ids = {node_id(account_id, uri, revision): uri for uri, revision in wanted.items()}

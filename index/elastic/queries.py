@@ -3,24 +3,20 @@
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-import msgspec
-
 from contracts.filters import Filter
-from contracts.ports import NodeMeta, RecallHit, Vectors
+from contracts.ports import Vectors
 from index.bm25 import FieldStatistics, Statistics
-from index.candidates import SHOWN
 from index.elastic.config import RecallConfig
 from index.elastic.filter_query import query
+from index.elastic.kept import FIELDS
 from index.rows import unit
 from index.text import Analysis
 
 Body = dict[str, Any]
 # More kinds of node than any account has.
 _MAX_KINDS = 1_000
-_SEEN = [*SHOWN, "words", "bigrams", "revision"]
-# What a record leaves out is empty.
-_EMPTY: Mapping[type, Any] = {str: "", int: 0, bool: False}
-_SHOWN_EMPTY = tuple(_EMPTY[RecallHit.__annotations__[name]] for name in SHOWN)
+# A hit is its id alone, from doc values: stored fields would be decompressed for it.
+_IDS: Body = {"_source": False, "stored_fields": "_none_", "docvalue_fields": ["key"], "track_total_hits": False}
 
 
 class Hidden(NamedTuple):
@@ -69,8 +65,7 @@ def keyword(terms: Analysis, condition: Body, limit: int, config: RecallConfig) 
 
 def exact(vector: Vectors, ids: Sequence[str]) -> Body:
     """Exact scores of the records with these ids: with no more of them than are wanted, no graph is walked."""
-    knn = _knn(vector, len(ids), len(ids), {"ids": {"values": list(ids)}}, 1)
-    return {"size": len(ids), "_source": False, "knn": knn, "track_total_hits": False}
+    return {"size": len(ids), "knn": _knn(vector, len(ids), len(ids), _with_ids(ids), 1), **_IDS}
 
 
 def totals(account: Body) -> Body:
@@ -86,44 +81,28 @@ def frequencies(account: Body, terms: Analysis) -> Body:
     return {"size": 0, "query": account, "aggs": {"terms": filters}, "track_total_hits": False}
 
 
-def by_uris(condition: Body, uris: Sequence[str], fields: Sequence[str]) -> Body:
+def by_uris(condition: Body, uris: Sequence[str]) -> Body:
     """The records with these URIs; one that is just being replaced may come in two revisions."""
     wanted = {"bool": {"filter": [condition, {"terms": {"uri": list(uris)}}]}}
-    return {"size": 2 * len(uris), "query": wanted, "_source": list(fields), "track_total_hits": False}
+    return {"size": 2 * len(uris), "query": wanted, **_IDS}
 
 
-class Found(NamedTuple):
+def records(ids: Sequence[str]) -> Body:
+    """What there is to know of the records with these ids, for ``kept``."""
+    wanted = {"bool": {"filter": [_with_ids(ids)]}}
+    return {"size": len(ids), "query": wanted, "_source": list(FIELDS), "track_total_hits": False}
+
+
+class Scored(NamedTuple):
     """A record as a search returns it."""
 
     id: str
-    uri: str
-    kind: str
-    revision: int
     score: float
-    shown: tuple[Any, ...]
-    texts: tuple[str, str]
 
 
-def found(response: Mapping[str, Any]) -> list[Found]:
-    """The records of ``dense`` or ``keyword``."""
-    return [
-        Found(
-            hit["_id"],
-            source["uri"],
-            source.get("kind", ""),
-            source["revision"],
-            hit["_score"],
-            tuple(map(source.get, SHOWN, _SHOWN_EMPTY)),
-            (source.get("words", ""), source.get("bigrams", "")),
-        )
-        for hit in response["hits"]["hits"]
-        for source in (hit["_source"],)
-    ]
-
-
-def node_meta(source: Mapping[str, Any]) -> NodeMeta:
-    """A record's metadata; what it leaves out is empty."""
-    return msgspec.convert(source, NodeMeta)
+def scored(response: Mapping[str, Any]) -> list[Scored]:
+    """The records that a search found; without a score of meaning where it asked for none."""
+    return [Scored(hit["fields"]["key"][0], hit["_score"]) for hit in response.get("hits", {}).get("hits", ())]
 
 
 def cosine(score: float) -> float:
@@ -169,7 +148,11 @@ def incomplete(response: Mapping[str, Any]) -> str:
 
 
 def _hits(size: int, search: Body) -> Body:
-    return {"size": size, "_source": _SEEN, "track_total_hits": False, **search}
+    return {"size": size, **search, **_IDS}
+
+
+def _with_ids(ids: Sequence[str]) -> Body:
+    return {"ids": {"values": list(ids)}}
 
 
 def _knn(vector: Vectors, k: int, candidates: int, condition: Body, rescore: float) -> Body:

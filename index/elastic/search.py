@@ -3,11 +3,13 @@
 A recall is two round trips. The first, one ``_msearch``, runs dense and keyword recall of all queries, and counts the
 terms by which their coverage is computed. The second gives keyword candidates their cosines, and beside it reads the
 accounts' states: when a commit has switched to other revisions since, all is asked again. So every answer shows each
-document as a whole, in one revision.
+document as a whole, in one revision. Searches return ids; nodes not known from earlier ones (``kept``) are read between
+the two.
 """
 
 import asyncio
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
+from itertools import chain
 from typing import Any, TypeVar
 
 from elasticsearch import ApiError, AsyncElasticsearch, TransportError
@@ -23,6 +25,7 @@ from index.elastic import queries
 from index.elastic.answer import Answer, Asked, Plan, Response, SearchKey
 from index.elastic.client import TimedClient, reason, unavailable
 from index.elastic.config import ElasticConfig
+from index.elastic.kept import Kept, Nodes
 from index.elastic.ledger import Ledger
 from index.elastic.mapping import routing_of
 from index.elastic.queries import Hidden
@@ -61,6 +64,7 @@ class Search:
         self._fair = config.breaker.fair_ms / 1000
         self.breaker = Breaker(config.breaker.failures, config.breaker.open_seconds, unavailable)
         self._states: dict[str, State] = {}
+        self._nodes = Nodes(config.recall.kept_nodes)
 
     async def recall(self, asked: Sequence[RecallQuery], deadline: Deadline | None) -> list[Recalled]:
         """See ``SearchIndex.recall``.
@@ -91,24 +95,24 @@ class Search:
 
     async def meta(self, account_id: str, uris: Sequence[str]) -> dict[str, NodeMeta]:
         """See ``SearchIndex.meta``."""
-        found = await self.lookup(account_id, uris, NodeMeta.__struct_fields__)
-        return {uri: queries.node_meta(source) for uri, source in found.items()}
+        return {uri: node.meta for uri, node in (await self.lookup(account_id, uris)).items()}
 
-    async def lookup(self, account_id: str, uris: Collection[str], fields: Sequence[str]) -> dict[str, Response]:
-        """Fields, and the revision, of the nodes with these URIs that exist."""
+    async def lookup(self, account_id: str, uris: Collection[str]) -> dict[str, Kept]:
+        """The nodes with these URIs that exist."""
         wanted = sorted(set(uris))
 
-        async def once(version: Version) -> dict[str, Response] | None:
+        async def once(version: Version) -> dict[str, Kept] | None:
             hidden = self._hidden(account_id)
             condition = queries.visible(Eq("account_id", account_id), hidden)
-            asked = Asked(account_id, queries.by_uris(condition, wanted, [*fields, "uri", "revision"]))
-            response = (await self._msearch(version, {None: asked}, None))[None]
-            if why := queries.fault(response) or queries.incomplete(response):
-                raise RecallFailed(f"Elasticsearch could not look up nodes: {why}.", remedy="Retry.")
-            rows: dict[str, Response] = {}
-            for row in (hit["_source"] for hit in response["hits"]["hits"]):
-                rows[row["uri"]] = max(row, rows.get(row["uri"], row), key=lambda each: int(each["revision"]))
-            shown = {row["revision"] for row in rows.values()}
+            asked = Asked(account_id, queries.by_uris(condition, wanted))
+            response = _whole((await self._msearch(version, {None: asked}, None))[None])
+            nodes = await self._nodes_of(version, {account_id: [hit.id for hit in queries.scored(response)]}, None)
+            if nodes is None:
+                return None
+            rows: dict[str, Kept] = {}
+            for node in nodes.values():
+                rows[node.meta.uri] = max(node, rows.get(node.meta.uri, node), key=lambda each: each.revision)
+            shown = {node.revision for node in rows.values()}
             return rows if await self._unchanged(version, {account_id: hidden}, {account_id: shown}, None) else None
 
         return (await self._settled(once, None) or {}) if wanted else {}
@@ -166,7 +170,13 @@ class Search:
         hidden = {plan.account_id: self._hidden(plan.account_id) for plan in plans}
         answers = [Answer(plan, version.meta.model, hidden[plan.account_id], self._config) for plan in plans]
         first = await self._msearch(version, _merged(answer.searches() for answer in answers), deadline)
-        await asyncio.to_thread(_take, answers, first)
+        found: dict[str, set[str]] = {}
+        for plan, answer in zip(plans, answers, strict=True):
+            found.setdefault(plan.account_id, set()).update(answer.found(first))
+        if (nodes := await self._nodes_of(version, found, deadline)) is None:
+            return None
+        for answer in answers:
+            answer.take(first, nodes)
         shown: dict[str, set[int]] = {}
         for plan, answer in zip(plans, answers, strict=True):
             shown.setdefault(plan.account_id, set()).update(answer.revisions)
@@ -175,6 +185,27 @@ class Search:
             self._unchanged(version, hidden, shown, deadline),
         )
         return [answer.recalled(second) for answer in answers] if unchanged else None
+
+    async def _nodes_of(
+        self, version: Version, ids: Mapping[str, Collection[str]], deadline: Deadline | None
+    ) -> dict[str, Kept] | None:
+        """What lies behind ids, by account; ``None`` when some of them are gone by now, replaced long enough ago."""
+        self._nodes.of(version.uuid)
+        nodes = self._nodes.get(chain.from_iterable(ids.values()))
+        missing = {account_id: sorted(set(wanted) - nodes.keys()) for account_id, wanted in ids.items()}
+        asked: dict[SearchKey, Asked] = {
+            account_id: Asked(account_id, queries.records(keys)) for account_id, keys in missing.items() if keys
+        }
+        responses = await self._msearch(version, asked, deadline)
+        for account_id, keys in missing.items():
+            response = responses.get(account_id, {})
+            hits = response.get("hits", {}).get("hits", ())
+            if len(hits) < len(keys):
+                # A shard that failed may have held them; when none did, they are gone.
+                _whole(response)
+                return None
+            nodes |= self._nodes.keep([hit["_source"] for hit in hits])
+        return nodes
 
     async def _msearch(
         self, version: Version, searches: Mapping[SearchKey, Asked], deadline: Deadline | None
@@ -234,9 +265,15 @@ class Search:
         return state.hidden(self._keep_seconds) if state else Hidden()
 
 
-def _take(answers: Sequence[Answer], responses: Mapping[SearchKey, Response]) -> None:
-    for answer in answers:
-        answer.take(responses)
+def _whole(response: Response) -> Response:
+    """The answer to a look at nodes, of which none may be missing.
+
+    Raises:
+        RecallFailed: It is an error, or of a part of the index only.
+    """
+    if why := queries.fault(response) or queries.incomplete(response):
+        raise RecallFailed(f"Elasticsearch could not look up nodes: {why}.", remedy="Retry.")
+    return response
 
 
 def _merged(parts: Iterable[Mapping[SearchKey, Asked]]) -> dict[SearchKey, Asked]:

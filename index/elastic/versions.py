@@ -15,7 +15,7 @@ from index.elastic.config import ElasticConfig
 from index.elastic.mapping import FORMAT, LEDGER, TEXTS, Meta, nodes_mapping, nodes_settings, settings
 from index.elastic.patience import patiently
 
-_WANTED = "*.aliases,*.mappings._meta,*.settings.index.blocks.write"
+_WANTED = "*.aliases,*.mappings._meta,*.settings.index.blocks.write,*.settings.index.uuid"
 
 
 class Version(msgspec.Struct, frozen=True):
@@ -26,12 +26,14 @@ class Version(msgspec.Struct, frozen=True):
         meta: What it holds.
         serving: Whether searches and writes go to it.
         closed: Whether it takes no writes: while it is being replaced, and since it has been.
+        uuid: Tells it from others of the same name, made after it was removed; empty when it was just made.
     """
 
     name: str
     meta: Meta
     serving: bool
     closed: bool = False
+    uuid: str = ""
 
     @property
     def number(self) -> int:
@@ -86,7 +88,7 @@ class Versions:
             return self._known[1]
         version = next(iter(await self._read(self.alias, seconds)), None)
         # That there is none is not taken for granted: what another process writes first shall show at once.
-        self._known = version and (time.monotonic(), version)
+        self._known = None if version is None else (time.monotonic(), version)
         return version
 
     async def serving_now(self) -> Version | None:
@@ -310,5 +312,6 @@ class Versions:
                 field="index.elastic.prefix",
                 remedy="Choose another prefix and ingest again.",
             )
-        blocks = body.get("settings", {}).get("index", {}).get("blocks", {})
-        return Version(name, meta, serving=self.alias in body.get("aliases", {}), closed=blocks.get("write") == "true")
+        chosen = body.get("settings", {}).get("index", {})
+        closed = chosen.get("blocks", {}).get("write") == "true"
+        return Version(name, meta, self.alias in body.get("aliases", {}), closed, chosen.get("uuid", ""))

@@ -21,7 +21,7 @@ from index.embedded.resident.accounts import Accounts
 from index.embedded.store import Store
 from index.embedded.table import NodeTable, attributes
 from index.rows import unit
-from index.text import Analysis, analyze
+from index.text import Analysis, Countable, analyze
 
 _SCORED = ("account_id", "words", "bigrams")
 
@@ -125,7 +125,9 @@ class Search:
         for recall, tables in found.items():
             for table in tables:
                 keys = _tuples(table, ("account_id", "kind", "uri"))
-                candidates.add(recall, keys, _tuples(table, SHOWN), _tuples(table, ("words", "bigrams")))
+                pairs = _tuples(table, ("words", "bigrams"))
+                texts = ((Countable.of(words), Countable.of(bigrams)) for words, bigrams in pairs)
+                candidates.add(recall, keys, _tuples(table, SHOWN), texts)
                 cosines.update(zip(keys, _cosines(table, query.vector), strict=True))
         candidates.score(terms, partial(self._store.statistics, query=terms), self._config.bm25)
         return candidates.recalled(cosines, failed, {})

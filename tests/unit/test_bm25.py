@@ -7,14 +7,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from index.bm25 import BM25Config, FieldStatistics, Saturation, Statistics, coverage, idf
-from index.text import Analysis
+from index.text import Analysis, Countable
 
 NOTHING = FieldStatistics(0, 0, {})
 STANDARD = Saturation()
 
 
 def score(query: Analysis, words: str, bigrams: str = "", *, statistics: Statistics, weight: float = 0.3) -> float:
-    (found,) = coverage(query, [(words, bigrams)], statistics, STANDARD, weight)
+    (found,) = coverage(query, [(Countable.of(words), Countable.of(bigrams))], statistics, STANDARD, weight)
     return found
 
 
@@ -79,7 +79,7 @@ def test_coverage_lies_between_0_and_1_and_shared_terms_only_add(
         filled = [text[position] for text in texts if text[position]]
         frequencies = {term: sum(term in text for text in filled) for term in "abcdefg"}
         fields.append(FieldStatistics(len(filled), sum(map(len, filled)), frequencies))
-    joined = [(" ".join(words), " ".join(bigrams)) for words, bigrams in texts]
+    joined = [(Countable.of(" ".join(words)), Countable.of(" ".join(bigrams))) for words, bigrams in texts]
     found = coverage(Analysis(query, pairs), joined, Statistics(*fields), STANDARD, weight)
     for (words, bigrams), value in zip(texts, found, strict=True):
         assert 0 <= value < 1
