@@ -1,5 +1,6 @@
 """Engines of SQLAlchemy for both dialects, and the errors of both drivers as the product's own."""
 
+from contextlib import suppress
 from pathlib import Path
 from sqlite3 import SQLITE_CONSTRAINT, SQLITE_ERROR, SQLITE_MISMATCH, SQLITE_RANGE, SQLITE_TOOBIG
 from typing import Any
@@ -77,15 +78,19 @@ def _why_down(error: BaseException) -> str:
 
 
 def _sqlite(target: Target, config: DatabaseConfig, migrating: bool) -> AsyncEngine:
-    folder = Path(target.place).parent
+    file = Path(target.place)
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        file.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise ConfigError(
-            f"The folder {folder} of the database can't be made: {error.strerror}.",
+            f"The folder {file.parent} of the database can't be made: {error.strerror}.",
             field="database.url",
             remedy="Correct database.url or data_dir.",
         ) from None
+    with suppress(OSError):  # What keeps the file from being made shows when it is opened.
+        # Nobody else on the machine need see who may ask, or what waits to be ingested.
+        file.touch(0o600)
+        file.chmod(0o600)
     pool: dict[str, Any] = {"poolclass": NullPool} if migrating else _pool(config)
     engine = create_async_engine(
         URL.create("sqlite+aiosqlite", database=target.place),

@@ -30,6 +30,24 @@ metadata = MetaData(
     }
 )
 
+# API keys (C20): what somebody who has the key may see, and a hash of its secret.
+api_keys = Table(
+    "api_keys",
+    metadata,
+    Column("key_id", String(32), primary_key=True),
+    Column("hash", LargeBinary, nullable=False),
+    Column("account_id", Text, nullable=False),
+    Column("role", String(16), nullable=False),
+    Column("user_space", Text, nullable=False),
+    Column("agent_space", Text, nullable=False),
+    # Their names, with spaces between.
+    Column("spaces", Text, nullable=False),
+    Column("created_at", BigInteger, nullable=False),
+    Column("expires_at", BigInteger, nullable=False),
+    Column("revoked_at", BigInteger, nullable=False),
+    Column("used_at", BigInteger, nullable=False),
+)
+
 # Which path answers a corpus (R8), where an operator has set it; the settings hold elsewhere.
 switches = Table(
     "switches",

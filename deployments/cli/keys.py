@@ -1,11 +1,12 @@
 """``strata keys``: make, list, rotate and revoke API keys."""
 
+import asyncio
 import re
 import time
+from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
 from enum import StrEnum
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
 from rich.console import Console
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
     from deployments.settings import Settings
 
 app = typer.Typer(help="API keys: who may ask, and what they see.", no_args_is_help=True)
+
+Result = TypeVar("Result")
 
 _DAY_MS = 24 * 3600 * 1000
 _UNITS_MS = {"s": 1000, "m": 60_000, "h": 3_600_000, "d": _DAY_MS}
@@ -51,13 +54,16 @@ def create(
     """Make a key. It is shown once; only its hash is stored."""
     settings = common.load_settings(config)
     expires_at = 0 if expires_days is None else int(time.time() * 1000 + expires_days * _DAY_MS)
-    token, key = _store(settings.keys_path).create(
-        account,
-        role=role.value,
-        user_space=user_space,
-        agent_space=agent_space,
-        spaces=tuple(spaces or ()),
-        expires_at=expires_at,
+    token, key = _with_keys(
+        settings,
+        lambda keys: keys.create(
+            account,
+            role=role.value,
+            user_space=user_space,
+            agent_space=agent_space,
+            spaces=tuple(spaces or ()),
+            expires_at=expires_at,
+        ),
     )
     _hand_out(settings, token, key, save=save, as_json=as_json)
 
@@ -67,7 +73,7 @@ def list_keys(as_json: JsonOption = False, config: ConfigOption = None) -> None:
     """List the keys, without their secrets."""
     from deployments.cli import render  # noqa: PLC0415
 
-    keys = _store(common.load_settings(config).keys_path).list()
+    keys = _with_keys(common.load_settings(config), lambda keys: keys.list())
     if as_json:
         print(render.as_json(keys))
         return
@@ -94,7 +100,7 @@ def rotate(
 ) -> None:
     """Make a key of the same identity in the place of another, which holds a while longer."""
     settings = common.load_settings(config)
-    token, key = _store(settings.keys_path).rotate(key_id, overlap)
+    token, key = _with_keys(settings, lambda keys: keys.rotate(key_id, overlap))
     _hand_out(settings, token, key, save=save, as_json=as_json)
 
 
@@ -103,15 +109,19 @@ def revoke(
     key_id: Annotated[str, typer.Argument(help="As strata keys list shows it.")], config: ConfigOption = None
 ) -> None:
     """Refuse a key from now on."""
-    if not _store(common.load_settings(config).keys_path).revoke(key_id):
+    if not _with_keys(common.load_settings(config), lambda keys: keys.revoke(key_id)):
         raise InvalidInput("There is no active key of this id.", field="key_id", remedy="See: strata keys list")
     print(f"Revoked {key_id}.")
 
 
-def _store(path: Path) -> "KeyStore":
-    from deployments.identity.keys import KeyStore  # noqa: PLC0415
+def _with_keys(settings: "Settings", do: Callable[["KeyStore"], Awaitable[Result]]) -> Result:
+    from deployments.identity.opening import local_keys  # noqa: PLC0415
 
-    return KeyStore(path)
+    async def run() -> Result:
+        async with local_keys(settings) as keys:
+            return await do(keys)
+
+    return asyncio.run(run())
 
 
 def _hand_out(settings: "Settings", token: str, key: "ApiKey", *, save: bool, as_json: bool) -> None:

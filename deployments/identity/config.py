@@ -1,4 +1,4 @@
-"""Settings of identity: which JWTs are taken, beside API keys."""
+"""Settings of identity: how API keys are looked up, and which JWTs are taken beside them."""
 
 from pathlib import Path
 from typing import Literal, Self
@@ -64,9 +64,25 @@ class JwtSettings(BaseModel):
         return self
 
 
-class IdentitySettings(BaseModel):
-    """Who is let in beside holders of API keys."""
+class KeysSettings(BaseModel):
+    """How API keys are looked up."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
+    cache_s: float = Field(
+        1.0,
+        ge=0,
+        le=60,
+        description="How long an ingress remembers a key that it found in a PostgreSQL database, and goes on with it "
+        "while that is down. A revocation shows that much later; 0 asks on each request, a millisecond more. A SQLite "
+        "file is always asked.",
+    )
+
+
+class IdentitySettings(BaseModel):
+    """Who is let in."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    keys: KeysSettings = KeysSettings()
     jwt: JwtSettings = JwtSettings()

@@ -2,37 +2,32 @@
 
 A key is ``strata_<id>_<secret>`` with a secret of 256 random bits. Only its SHA-256 is stored. A slow password hash
 would add nothing but time to every request: it protects guessable secrets, and nobody guesses 256 random bits.
-
-Keys lie in one SQLite file that every ingress replica reads on each request (some 20 µs), so that a revocation holds
-at once in all of them. When a key was last used is written at most once a minute and process, off the request's path.
 """
 
 import hashlib
 import hmac
+import re
 import secrets
-import sqlite3
 import time
-from collections.abc import Sequence
-from contextlib import closing, suppress
-from pathlib import Path
+from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
+from contextlib import suppress
+from typing import Any, NamedTuple
 
 import msgspec
+from sqlalchemy import case, or_, select, update
+from sqlalchemy.ext.asyncio import AsyncConnection
 
 from contracts.context import RequestContext, Role
-from contracts.errors import InvalidInput
+from contracts.errors import InvalidInput, StrataError
+from contracts.text import UNSTORABLE
+from database.engine import Database
+from database.tables import api_keys
+from database.upsert import insert_into
 from deployments.identity.caller import ROLES, Refused, is_space
 
 PREFIX = "strata_"
-_SCHEMA = """
-CREATE TABLE IF NOT EXISTS keys (
-    key_id TEXT PRIMARY KEY, hash BLOB NOT NULL, account_id TEXT NOT NULL, role TEXT NOT NULL,
-    user_space TEXT NOT NULL, agent_space TEXT NOT NULL, spaces TEXT NOT NULL,
-    created_at INTEGER NOT NULL, expires_at INTEGER NOT NULL, revoked_at INTEGER NOT NULL
-) WITHOUT ROWID;
-CREATE TABLE IF NOT EXISTS uses (key_id TEXT PRIMARY KEY, used_at INTEGER NOT NULL) WITHOUT ROWID;
-"""
-_FIELDS = "key_id, account_id, role, user_space, agent_space, spaces, created_at, expires_at, revoked_at"
-_LISTED = f"SELECT {_FIELDS}, coalesce(used_at, 0) FROM keys LEFT JOIN uses USING (key_id)"  # noqa: S608 -- constants
+_ID = re.compile(r"[0-9A-Za-z]{1,32}")
+_TOKEN = re.compile(rf"{PREFIX}({_ID.pattern})_([\w-]{{1,256}})", re.ASCII)
 
 
 class ApiKey(msgspec.Struct, frozen=True):
@@ -68,22 +63,44 @@ class ApiKey(msgspec.Struct, frozen=True):
         return RequestContext(self.account_id, self.role, self.user_space, self.agent_space, self.spaces, request_id)
 
 
+class StoredKey(NamedTuple):
+    """A key and the hash of its secret."""
+
+    key: ApiKey
+    hash: bytes
+
+    @classmethod
+    def of(cls, row: Sequence[Any]) -> "StoredKey":
+        """From the fields of an ``ApiKey`` and the hash, as :data:`STORED` selects them."""
+        *fields, digest = row
+        values = dict(zip(ApiKey.__struct_fields__, fields, strict=True))
+        return cls(msgspec.convert({**values, "spaces": values["spaces"].split()}, ApiKey), digest)
+
+    def row(self) -> dict[str, Any]:
+        """As the table has it."""
+        return {**msgspec.structs.asdict(self.key), "spaces": " ".join(self.key.spaces), "hash": self.hash}
+
+
+STORED = select(*(api_keys.c[name] for name in (*ApiKey.__struct_fields__, "hash")))
+# Finds a key by its id; raises ``DatabaseDown`` where that can't be known.
+Find = Callable[[str], Awaitable[StoredKey | None]]
+
+
 class KeyStore:
-    """The keys of one data folder; safe for several processes.
+    """The keys of a database; safe for several processes.
+
+    Every method may raise ``DatabaseDown``; then nothing was written and nobody is let in.
 
     Args:
-        path: The SQLite file; made when it is missing.
+        database: Where they are.
+        find: Looks the key of a request up; by default in the database, each time.
     """
 
-    def __init__(self, path: Path) -> None:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        self._path = path
-        self._db = sqlite3.connect(path, timeout=5, isolation_level=None, check_same_thread=False)
-        path.chmod(0o600)
-        self._db.execute("PRAGMA journal_mode=WAL")
-        self._db.executescript(_SCHEMA)
+    def __init__(self, database: Database, find: Find | None = None) -> None:
+        self._database = database
+        self._find = find or self._find_one
 
-    def create(
+    async def create(
         self,
         account_id: str,
         *,
@@ -109,33 +126,12 @@ class KeyStore:
         Raises:
             InvalidInput: No account, an unknown role, or a malformed space.
         """
-        return self._create(ApiKey("", account_id, role, user_space, agent_space, tuple(spaces), _now(), expires_at))
+        wanted = ApiKey("", account_id, role, user_space, agent_space, tuple(spaces), _now(), expires_at)
+        _check(wanted)
+        async with self._database.writing() as connection:
+            return await _insert(connection, wanted)
 
-    def _create(self, wanted: ApiKey) -> tuple[str, ApiKey]:
-        """Check and store a key, under an id and a secret of its own."""
-        if not wanted.account_id.strip():
-            raise InvalidInput("A key needs an account.", field="account")
-        if wanted.role not in ROLES:
-            raise InvalidInput("No such role.", field="role", remedy=f"Use one of {', '.join(ROLES)}.")
-        for space in filter(None, (wanted.user_space, wanted.agent_space, *wanted.spaces)):
-            if not is_space(space):
-                raise InvalidInput(
-                    f"{space!r} is no space name.",
-                    field="spaces",
-                    remedy="Use names like user:alice: a-z 0-9 . _ : -",
-                )
-        key_id, secret = secrets.token_hex(6), secrets.token_urlsafe(32)
-        key = msgspec.structs.replace(wanted, key_id=key_id)
-        self._db.execute(
-            f"INSERT INTO keys ({_FIELDS}, hash) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",  # noqa: S608 -- constants
-            (
-                *(key_id, key.account_id, key.role, key.user_space, key.agent_space, " ".join(key.spaces)),
-                *(key.created_at, key.expires_at, 0, _hash(secret)),
-            ),
-        )
-        return f"{PREFIX}{key_id}_{secret}", key
-
-    def rotate(self, key_id: str, overlap_ms: int) -> tuple[str, ApiKey]:
+    async def rotate(self, key_id: str, overlap_ms: int) -> tuple[str, ApiKey]:
         """Put a new key in the place of an active one: the same identity, and the same lifetime, counted from now.
 
         Args:
@@ -148,60 +144,104 @@ class KeyStore:
         Raises:
             InvalidInput: There is no active key of that id, or it was rotated before.
         """
-        with self._db:
-            self._db.execute("BEGIN IMMEDIATE")
-            row = self._db.execute(f"{_LISTED} WHERE key_id = ?", (key_id,)).fetchone()
-            if row is None or (old := _key(row)).revoked_at or not old.active():
+        async with self._database.writing() as connection:
+            chosen = STORED.where(api_keys.c.key_id == _known_form(key_id)).with_for_update()
+            row = (await connection.execute(chosen)).first()
+            if row is None or (old := StoredKey.of(row).key).revoked_at or not old.active():
                 raise InvalidInput(
                     "There is no key of this id that could be rotated.",
                     field="key_id",
                     remedy="It must be active, and not rotated before. See: strata keys list",
                 )
             now = _now()
-            self._db.execute("UPDATE keys SET revoked_at = ? WHERE key_id = ?", (now + overlap_ms, key_id))
+            ends = update(api_keys).where(api_keys.c.key_id == key_id).values(revoked_at=now + overlap_ms)
+            await connection.execute(ends)
             expires_at = old.expires_at and now + old.expires_at - old.created_at
-            return self._create(msgspec.structs.replace(old, created_at=now, expires_at=expires_at))
+            new = msgspec.structs.replace(old, created_at=now, expires_at=expires_at, used_at=0)
+            return await _insert(connection, new)
 
-    def list(self) -> list[ApiKey]:
+    async def list(self) -> list[ApiKey]:
         """All keys, oldest first."""
-        return [_key(row) for row in self._db.execute(f"{_LISTED} ORDER BY created_at, key_id")]
+        async with self._database.reading() as connection:
+            rows = await connection.execute(STORED.order_by(api_keys.c.created_at, api_keys.c.key_id))
+            return [StoredKey.of(row).key for row in rows]
 
-    def revoke(self, key_id: str) -> bool:
+    async def revoke(self, key_id: str) -> bool:
         """Refuse a key from now on; whether there was an active one of that id."""
         now = _now()
-        with closing(
-            self._db.execute(
-                "UPDATE keys SET revoked_at = ? WHERE key_id = ? AND (revoked_at = 0 OR revoked_at > ?)",
-                (now, key_id, now),
-            )
-        ) as cursor:
-            return cursor.rowcount > 0
+        holds = or_(api_keys.c.revoked_at == 0, api_keys.c.revoked_at > now)
+        change = update(api_keys).where(api_keys.c.key_id == _known_form(key_id), holds).values(revoked_at=now)
+        async with self._database.writing() as connection:
+            return (await connection.execute(change)).rowcount > 0
 
-    def authenticate(self, token: str) -> ApiKey:
+    async def authenticate(self, token: str) -> ApiKey:
         """The key that ``token`` is.
 
         Raises:
             Refused: Unknown, expired or revoked; which of them is not told.
         """
-        _, _, rest = token.partition(PREFIX)
-        key_id, _, secret = rest.partition("_")
-        row = self._db.execute(f"SELECT {_FIELDS}, hash FROM keys WHERE key_id = ?", (key_id,)).fetchone()  # noqa: S608
-        *fields, expected = row or (None, b"")
-        if not (row and hmac.compare_digest(_hash(secret), expected) and token.startswith(PREFIX)):
+        parts = _TOKEN.fullmatch(token)
+        stored = await self._find(parts[1]) if parts else None
+        if not (parts and stored and hmac.compare_digest(_hash(parts[2]), stored.hash)):
             raise Refused("key_unknown")
-        key = _key((*fields, 0))
+        key = stored.key
         if not key.active():
             raise Refused("key_revoked" if key.ends_at == key.revoked_at else "key_expired")
         return key
 
-    def note_use(self, key_id: str) -> None:
-        """Write down that a key is in use now; what can't be written is not missed. Safe in any thread."""
-        with suppress(sqlite3.Error), closing(sqlite3.connect(self._path, timeout=5, isolation_level=None)) as db:
-            db.execute("INSERT OR REPLACE INTO uses VALUES (?, ?)", (key_id, _now()))
+    async def find(self, key_ids: Collection[str]) -> dict[str, StoredKey]:
+        """Those of the keys that there are, by id."""
+        async with self._database.reading() as connection:
+            rows = await connection.execute(STORED.where(api_keys.c.key_id.in_(key_ids)))
+            return {row.key_id: StoredKey.of(row) for row in rows}
 
-    def close(self) -> None:
-        """Close the file."""
-        self._db.close()
+    async def note_uses(self, key_ids: Collection[str]) -> None:
+        """Write down that keys are in use now; what can't be written is not missed."""
+        change = update(api_keys).where(api_keys.c.key_id.in_(key_ids)).values(used_at=_now())
+        with suppress(StrataError):
+            async with self._database.writing() as connection:
+                await connection.execute(change)
+
+    async def adopt(self, keys: Iterable[StoredKey]) -> None:
+        """Store keys that were made elsewhere; of one that is known, only an earlier revocation is taken."""
+        rows = [key.row() for key in keys]
+        async with self._database.writing() as connection:
+            statement = insert_into(connection, api_keys)
+            given, known = statement.excluded.revoked_at, api_keys.c.revoked_at
+            earlier = case((given == 0, known), (or_(known == 0, given < known), given), else_=known)
+            statement = statement.on_conflict_do_update(index_elements=["key_id"], set_={"revoked_at": earlier})
+            if rows:
+                await connection.execute(statement, rows)
+
+    async def _find_one(self, key_id: str) -> StoredKey | None:
+        return (await self.find([key_id])).get(key_id)
+
+
+async def _insert(connection: AsyncConnection, wanted: ApiKey) -> tuple[str, ApiKey]:
+    """Store a key, under an id and a secret of its own."""
+    key_id, secret = secrets.token_hex(6), secrets.token_urlsafe(32)
+    key = msgspec.structs.replace(wanted, key_id=key_id)
+    await connection.execute(insert_into(connection, api_keys).values(StoredKey(key, _hash(secret)).row()))
+    return f"{PREFIX}{key_id}_{secret}", key
+
+
+def _check(wanted: ApiKey) -> None:
+    if not wanted.account_id.strip() or UNSTORABLE.search(wanted.account_id):
+        raise InvalidInput("A key needs an account.", field="account")
+    if wanted.role not in ROLES:
+        raise InvalidInput("No such role.", field="role", remedy=f"Use one of {', '.join(ROLES)}.")
+    for space in filter(None, (wanted.user_space, wanted.agent_space, *wanted.spaces)):
+        if not is_space(space):
+            raise InvalidInput(
+                f"{space!r} is no space name.",
+                field="spaces",
+                remedy="Use names like user:alice: a-z 0-9 . _ : -",
+            )
+
+
+def _known_form(key_id: str) -> str:
+    """The id, or for what can be none, and may be no text for a database either, that of no key."""
+    return key_id if _ID.fullmatch(key_id) else ""
 
 
 def _hash(secret: str) -> bytes:
@@ -210,8 +250,3 @@ def _hash(secret: str) -> bytes:
 
 def _now() -> int:
     return int(time.time() * 1000)
-
-
-def _key(row: Sequence[object]) -> ApiKey:
-    values = dict(zip(ApiKey.__struct_fields__, row, strict=True))
-    return msgspec.convert({**values, "spaces": str(values["spaces"]).split()}, ApiKey)

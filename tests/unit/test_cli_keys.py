@@ -2,6 +2,7 @@
 
 import json
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -10,8 +11,8 @@ from typer.testing import CliRunner
 from contracts.errors import ConfigError, Unauthenticated
 from deployments.cli import common
 from deployments.cli.app import app
-from deployments.identity.keys import KeyStore
 from deployments.settings import Settings, load
+from tests.support.keys import Keys
 
 
 @pytest.fixture
@@ -21,15 +22,22 @@ def settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Settings:
     return load()
 
 
+@pytest.fixture
+def keys(settings: Settings) -> Iterator[Keys]:
+    keys = Keys(settings)
+    yield keys
+    keys.close()
+
+
 def strata(*arguments: str) -> str:
     done = CliRunner().invoke(app, ["keys", *arguments])
     assert done.exit_code == 0, done.stderr
     return done.stdout
 
 
-def test_a_key_is_printed_once_and_holds(settings: Settings) -> None:
+def test_a_key_is_printed_once_and_holds(settings: Settings, keys: Keys) -> None:
     token = strata("create", "--account", "acme", "--role", "agent", "--agent-space", "agent:a").strip()
-    context = KeyStore(settings.keys_path).authenticate(token).context("r")
+    context = keys.authenticate(token).context("r")
     assert (context.account_id, context.role, context.agent_space) == ("acme", "agent", "agent:a")
     listed = strata("list", "--json")
     _, key_id, secret = token.split("_", 2)
@@ -37,10 +45,10 @@ def test_a_key_is_printed_once_and_holds(settings: Settings) -> None:
     assert secret not in listed
 
 
-def test_a_saved_key_is_used_and_not_shown(settings: Settings) -> None:
+def test_a_saved_key_is_used_and_not_shown(settings: Settings, keys: Keys) -> None:
     shown = strata("create", "--save")
     token = common.find_key(settings, None)
-    assert KeyStore(settings.keys_path).authenticate(token).account_id == common.ACCOUNT
+    assert keys.authenticate(token).account_id == common.ACCOUNT
     assert token not in shown
     assert common.key_file(settings).stat().st_mode & 0o777 == 0o600
 
@@ -78,47 +86,46 @@ def test_a_revoked_key_is_listed_as_such_and_cant_be_revoked_again(settings: Set
     assert "strata keys list" in again.stderr
 
 
-def test_a_key_is_rotated_and_the_old_one_listed_with_its_end(settings: Settings) -> None:
+def test_a_key_is_rotated_and_the_old_one_listed_with_its_end(settings: Settings, keys: Keys) -> None:
     old = strata("create", "--account", "acme", "--user-space", "user:ann").strip()
     new = strata("rotate", old.split("_")[1], "--overlap", "36h").strip()
-    store = KeyStore(settings.keys_path)
-    assert store.authenticate(new).user_space == store.authenticate(old).user_space == "user:ann"
-    ends = next(key.ends_at for key in store.list() if key.key_id == old.split("_")[1])
+    assert keys.authenticate(new).user_space == keys.authenticate(old).user_space == "user:ann"
+    ends = next(key.ends_at for key in keys.list() if key.key_id == old.split("_")[1])
     assert ends == pytest.approx((time.time() + 36 * 3600) * 1000, abs=60_000)
     assert "until" in strata("list")
 
 
-def test_a_saved_key_can_be_rotated_in_place(settings: Settings) -> None:
+def test_a_saved_key_can_be_rotated_in_place(settings: Settings, keys: Keys) -> None:
     strata("create", "--save")
     old = common.find_key(settings, None)
     shown = strata("rotate", old.split("_")[1], "--overlap", "0", "--save")
     new = common.find_key(settings, None)
     assert new not in shown
-    assert KeyStore(settings.keys_path).authenticate(new)
+    assert keys.authenticate(new)
     with pytest.raises(Unauthenticated):
-        KeyStore(settings.keys_path).authenticate(old)
+        keys.authenticate(old)
 
 
-def test_by_default_the_old_key_holds_for_a_day(settings: Settings) -> None:
+def test_by_default_the_old_key_holds_for_a_day(settings: Settings, keys: Keys) -> None:
     old = strata("create").strip()
     made = json.loads(strata("rotate", old.split("_")[1], "--json"))
-    ends = {key.key_id: key.ends_at for key in KeyStore(settings.keys_path).list()}
+    ends = {key.key_id: key.ends_at for key in keys.list()}
     assert ends[old.split("_")[1]] == pytest.approx((time.time() + 24 * 3600) * 1000, abs=60_000)
     assert ends[made["key_id"]] == 0
     assert made["key"].startswith(f"strata_{made['key_id']}_")
 
 
 @pytest.mark.parametrize("overlap", ["soon", "1", "-1h", "1w", "1.5h", ""])
-def test_an_overlap_that_is_no_time_is_refused(settings: Settings, overlap: str) -> None:
+def test_an_overlap_that_is_no_time_is_refused(settings: Settings, keys: Keys, overlap: str) -> None:
     key_id = strata("create").split("_")[1]
     done = CliRunner().invoke(app, ["keys", "rotate", key_id, f"--overlap={overlap}"])
     assert done.exit_code == 2
-    assert len(KeyStore(settings.keys_path).list()) == 1
+    assert len(keys.list()) == 1
 
 
-def test_an_expiry_in_days_is_kept(settings: Settings) -> None:
+def test_an_expiry_in_days_is_kept(settings: Settings, keys: Keys) -> None:
     made = json.loads(strata("create", "--expires-days", "2", "--json"))
-    (key,) = KeyStore(settings.keys_path).list()
+    (key,) = keys.list()
     assert key.key_id == made["key_id"]
     assert key.expires_at - key.created_at == pytest.approx(2 * 24 * 3600 * 1000, abs=60_000)
 
