@@ -12,6 +12,10 @@ LOCK := $(UV) pip compile -q --universal --python-version 3.11 --generate-hashes
 BACKEND ?= embedded
 DEMO_elasticsearch := --config configs/elastic.yaml
 
+# What needs no Ray runs side by side; a Ray cluster wants the machine for itself.
+SIDE_BY_SIDE := tests/unit tests/contract tests/component
+WORKERS ?= 2
+
 .PHONY: setup setup-all demo test k8s-validate lint format lock clean
 
 setup: $(VENV)/.run  ## install what running needs
@@ -22,10 +26,11 @@ demo: setup  ## start the graph, index the Python standard library, search it
 	$(if $(filter embedded elasticsearch,$(BACKEND)),,$(error BACKEND is embedded or elasticsearch, not $(BACKEND)))
 	$(BIN)/strata demo $(DEMO_$(BACKEND))
 
-test: setup-all  ## all tests: unit, contract, integration on a real Ray cluster
+test: setup-all  ## all tests: units, contracts and components on two workers, then the rest on a real Ray cluster
 	# Without Go, KubeRay's schema alone is left out.
 	$(BIN)/strata k8s validate $(if $(shell command -v go),,--no-fetch)
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest --numprocesses $(WORKERS) --dist worksteal $(SIDE_BY_SIDE)
+	$(BIN)/python -m pytest $(SIDE_BY_SIDE:%=--ignore=%)
 
 k8s-validate: setup-all  ## every manifest of every overlay; Go fetches KubeRay's schema, once
 	$(BIN)/strata k8s validate
