@@ -26,6 +26,8 @@ from contracts.responses import ReadBatchResponse, ReadMemoryResponse, SearchMem
 from deployments.http_errors import REQUEST_ID, as_strata_error, error_response, json_response
 from deployments.identity.authenticator import Authenticator
 from deployments.identity.caller import Caller
+from deployments.limits.admission import Admission
+from deployments.limits.config import AdmissionConfig
 from deployments.logs import RequestLog, take_notes
 from deployments.metrics import RequestMetrics
 from deployments.openapi import Health, Readiness, Section, document
@@ -61,6 +63,7 @@ class Api:
         ready: Looks at the graph for ``/readyz``.
         settings: Limits.
         metrics: Counts requests.
+        admission: Places for searches; reads cost little, and have only those of the settings.
     """
 
     def __init__(
@@ -71,6 +74,7 @@ class Api:
         ready: Callable[[], Awaitable[Readiness]],
         settings: ServerSettings,
         metrics: RequestMetrics,
+        admission: Admission | None = None,
     ) -> None:
         self._service = service
         self._authenticator = authenticator
@@ -78,6 +82,7 @@ class Api:
         self._ready = ready
         self._settings = settings
         self._metrics = metrics
+        self._admission = admission or Admission(AdmissionConfig(target_ms=None), settings.max_concurrent)
         self._log = RequestLog()
         self._ongoing = 0
 
@@ -177,20 +182,33 @@ class Api:
         return self.endpoint(name, read, respond)
 
     async def _search(self, ctx: RequestContext, body: SearchMemoryRequest) -> SearchMemoryResponse:
-        started, notes = time.perf_counter(), take_notes()
+        began = self._enter_search(ctx, body)
+        started, notes, whole = time.perf_counter(), take_notes(), False
         try:
             answer = await self._service.search(ctx, body)
+            whole = not answer.degraded
         except Exception as error:
             code = as_strata_error(error).code
             self._metrics.search(code, time.perf_counter() - started)
             self._log.search_failed(ctx, body, code)
             raise
+        finally:
+            self._admission.leave(began, whole=whole)
         self._metrics.search("degraded" if answer.degraded else "ok", time.perf_counter() - started)
         self._metrics.filtered(notes.threshold_filtered)
         for reason, count in notes.drops.items():
             self._metrics.dropped(reason, count)
         self._log.searched(ctx, body, answer, notes)
         return answer
+
+    def _enter_search(self, ctx: RequestContext, body: SearchMemoryRequest) -> float:
+        """Take a place for a search whose body is here: who sends one slowly holds no place that others could use."""
+        try:
+            return self._admission.enter()
+        except Overloaded as error:
+            self._metrics.overloaded("searches")
+            self._log.search_failed(ctx, body, error.code)
+            raise
 
     async def _read(self, ctx: RequestContext, body: ReadMemoryRequest) -> ReadMemoryResponse:
         return await self._logged(ctx, body, self._service.read(ctx, body), lambda answer: 1)
@@ -236,6 +254,7 @@ class Api:
     @contextmanager
     def _admitted(self) -> Iterator[None]:
         if self._ongoing >= self._settings.max_concurrent:
+            self._metrics.overloaded("requests")
             raise Overloaded("The service has no room for this request.", remedy="Retry in a moment.")
         self._ongoing += 1
         try:

@@ -7,6 +7,7 @@ import os
 import re
 import socket
 import time
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -19,11 +20,10 @@ from ray.serve.schema import ApplicationStatus, ApplicationStatusOverview, Loggi
 from contracts.errors import ConfigError, Overloaded
 from deployments.corpora.replica import IngestReplica
 from deployments.environment import Environment
-from deployments.faults.replica import faulty
 from deployments.ingress import Ingress
 from deployments.knowledge_base import replica as knowledge_base
 from deployments.limits.replica import LimitsReplica
-from deployments.settings import Settings, resolved
+from deployments.settings import ServerSettings, Settings, resolved
 from deployments.stage_settings import BatchSettings, DeploymentSettings
 from deployments.stages.assembler import AssemblerReplica
 from deployments.stages.base import StageReplica
@@ -44,22 +44,29 @@ _CONSTRUCTOR_RETRIES = 2
 # Ray gives its processes 30 s; a machine that is busy for a moment deserves another try.
 _RAY_STARTS = 3
 
+Variant = Callable[[type[StageReplica[Any, Any]]], type[StageReplica[Any, Any]]]
+
+
+def _as_it_is(replica: type[StageReplica[Any, Any]]) -> type[StageReplica[Any, Any]]:
+    return replica
+
 
 def app(args: Settings) -> Application:
     """The app builder that ``serve deploy`` calls."""
     return build(resolved(args, Environment.read()))
 
 
-def build(settings: Settings, *, faults: bool = False) -> Application:
+def build(settings: Settings, *, variant: Variant = _as_it_is) -> Application:
     """The graph as a Serve application.
 
     Args:
         settings: With absolute folders, as ``settings.load`` returns them.
-        faults: Whether its stages can be told to fail (``deployments.faults``); never for real requests.
+        variant: Makes the stages' replicas others, for tests and benchmarks: ``deployments.faults.replica.faulty``,
+            ``deployments.overhead.empty.emptied``; never for real requests.
     """
     stages, scoring = settings.stages, settings.scoring
     index = (settings.data_dir, settings.index)
-    bind = partial(_bind, faults=faults)
+    bind = partial(_bind, variant)
     graph = {
         "planner": bind(PlannerReplica, stages.planner.deployment, stages.planner.config),
         "embedder": bind(EmbedderReplica, stages.embedder.deployment, settings.embedder, batch=stages.embedder.batch),
@@ -98,7 +105,8 @@ def start(settings: Settings) -> None:
     """
     _start_ray(settings)
     if settings.ray.address is None and not serve.status().proxies:
-        _check_port(settings.server.host, settings.server.port)
+        for field in ("port", "direct_port"):
+            _check_port(settings.server, field)
     serve.start(
         proxy_location=settings.ray.proxy_location,
         http_options=http_options(settings),
@@ -114,12 +122,14 @@ def http_options(settings: Settings) -> dict[str, Any]:
     }
 
 
-def deploy(settings: Settings, *, faults: bool = False) -> None:
+def deploy(settings: Settings, *, variant: Variant = _as_it_is, name: str = APP, route: str = "/") -> None:
     """Run the graph, replacing an earlier one, and wait until every replica is ready.
 
     Args:
         settings: See :func:`build`.
-        faults: See :func:`build`.
+        variant: See :func:`build`.
+        name: Of the Serve application; one graph each.
+        route: Under which path it answers.
 
     Raises:
         ConfigError: The port is taken, a replica can't start (with its own words), or time ran out.
@@ -127,8 +137,8 @@ def deploy(settings: Settings, *, faults: bool = False) -> None:
     start(settings)
     # The ingress writes one line a search; Serve's own line a call and replica would only repeat it.
     quiet = LoggingConfig(enable_access_log=False)
-    _run(build(settings, faults=faults), _blocking=False, name=APP, route_prefix="/", logging_config=quiet)
-    _wait_running(settings.ray.ready_timeout_s)
+    _run(build(settings, variant=variant), _blocking=False, name=name, route_prefix=route, logging_config=quiet)
+    _wait_running(name, settings.ray.ready_timeout_s)
 
 
 def shutdown(settings: Settings) -> None:
@@ -174,16 +184,16 @@ def _start_ray(settings: Settings) -> None:
 
 
 def _bind(
+    variant: Variant,
     replica: type[StageReplica[Any, Any]],
     deployment: DeploymentSettings,
     *args: object,
     batch: BatchSettings | None = None,
-    faults: bool,
 ) -> Application:
     options = deployment.options()
     if batch:
         options["user_config"] = batch.model_dump()
-    return _deployment(faulty(replica) if faults else replica, replica.name, options).bind(*args)
+    return _deployment(variant(replica), replica.name, options).bind(*args)
 
 
 def _ledger(settings: Settings) -> Application | None:
@@ -206,7 +216,10 @@ def _deployment(kind: type[Any], name: str, options: dict[str, Any]) -> serve.De
     return serve.deployment(kind).options(name=name, max_constructor_retry_count=_CONSTRUCTOR_RETRIES, **options)
 
 
-def _check_port(host: str, port: int) -> None:
+def _check_port(server: ServerSettings, field: str) -> None:
+    host, port = server.host, getattr(server, field)
+    if port is None:
+        return
     try:
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
         with socket.socket(family) as probe:
@@ -214,13 +227,15 @@ def _check_port(host: str, port: int) -> None:
             probe.bind((host, port))
     except OSError as error:
         raise ConfigError(
-            f"{host}:{port} can't be listened on: {error.strerror}.", field="server.port", remedy="Take another port."
+            f"{host}:{port} can't be listened on: {error.strerror}.",
+            field=f"server.{field}",
+            remedy="Take another port.",
         ) from None
 
 
-def _wait_running(seconds: float) -> None:
+def _wait_running(name: str, seconds: float) -> None:
     end = time.monotonic() + seconds
-    while (status := serve.status().applications.get(APP)) is None or status.status != ApplicationStatus.RUNNING:
+    while (status := serve.status().applications.get(name)) is None or status.status != ApplicationStatus.RUNNING:
         # UNHEALTHY passes by itself: Serve says so too of a replica that a busy machine is slow to start.
         if status and status.status == ApplicationStatus.DEPLOY_FAILED:
             raise ConfigError(*_failure(status))

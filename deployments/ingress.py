@@ -24,22 +24,24 @@ from contracts.stages import (
     Stage,
 )
 from deployments.api import Api, Extension
-from deployments.backends import open_database, open_reader
-from deployments.bounded import Bounded
+from deployments.backends import open_database
+from deployments.colocated import Colocated
 from deployments.corpora.api import CorporaRoutes
 from deployments.corpora.events import Everyone
 from deployments.corpora.observer import CorpusLog, CorpusMetrics
 from deployments.corpora.opening import open_corpora
 from deployments.corpora.replica import IngestReplica, Waker
+from deployments.door import Door
 from deployments.environment import Environment
 from deployments.gateway.api import GatewayRoute
 from deployments.gateway.observer import GatewayMetrics
 from deployments.gateway.opening import open_gateway
 from deployments.identity.authenticator import open_authenticator
 from deployments.identity.caller import Caller
-from deployments.identity.keys import KeyStore
+from deployments.identity.opening import open_keys
 from deployments.knowledge_base.api import KnowledgeBaseRoute
 from deployments.knowledge_base.replica import knowledge_base
+from deployments.limits.admission import Admission
 from deployments.limits.limiter import Limiter, unlimited
 from deployments.limits.messages import LeaseReply, LeaseRequest
 from deployments.logs import Noted
@@ -48,10 +50,7 @@ from deployments.openapi import Readiness
 from deployments.service import Service
 from deployments.settings import Settings
 from deployments.transport import RemoteStage
-from stages.assembler import Assembler
 from stages.chain import Chain, Stages
-from stages.planner import Planner
-from stages.rechecker import Rechecker
 
 # How long a new ingress waits for the stages before it takes requests all the same.
 _WARM_UP_S = 30.0
@@ -80,6 +79,8 @@ class Ingress:
         kb: The knowledge base; without one there is none.
     """
 
+    _door: Door | None = None
+
     async def __init__(  # type: ignore[misc]  # Serve awaits it
         self,
         settings: Settings,
@@ -90,23 +91,24 @@ class Ingress:
     ) -> None:
         self._settings = settings
         self._remote = {name: RemoteStage[Any, Any](handle, _RESULTS[name]) for name, handle in handles.items()}
-        stages: dict[str, Stage[Any, Any]] = {**self._remote, **await self._colocated()}
+        self._colocated = await Colocated.open(settings)
+        stages: dict[str, Stage[Any, Any]] = {**self._remote, **self._colocated.stages}
         reader = stages.pop("reader")
         noted = {name: Noted(stages[name]) for name in ("seed_search", "rechecker", "assembler")}
         observer = ChainMetrics()
         chain = Chain(Stages(**{**stages, **noted}), settings.chain, observer)
         metrics = RequestMetrics()
-        keys = await asyncio.to_thread(KeyStore, settings.keys_path)
+        database = await open_database(settings)
+        keys = await open_keys(settings, database)
         secret = Environment.read().secret("jwt_secret")
         service = Service(chain, reader, settings, observer)
         self._extensions: list[Extension] = []
         self._ingest = RemoteStage[Any, Any](ingest, type(None)) if ingest else None
-        database = await open_database(settings) if self._ingest or settings.gateway.enabled else None
-        if self._ingest and database:
+        if self._ingest:
             told = Everyone(CorpusMetrics(), CorpusLog())
             corpora = await open_corpora(settings, database, service, told, Waker(self._ingest))
             self._extensions.append(CorporaRoutes(corpora, settings.corpora.serving.http))
-        if settings.gateway.enabled and database:
+        if settings.gateway.enabled:
             counted = GatewayMetrics()
             gateway = open_gateway(settings, database, service, counted.refused)
             self._extensions.append(GatewayRoute(gateway, counted, settings.gateway.address_header))
@@ -120,13 +122,22 @@ class Ingress:
             self._readiness,
             settings.server,
             metrics,
+            Admission(settings.limits.admission, settings.server.max_concurrent, metrics.search_places),
         )
         # The first call of a handle finds the replicas and connects; no search shall wait for that.
         await self._describe(_WARM_UP_S)
 
     def __serve_build_asgi_app__(self) -> FastAPI:
         """Called by Serve once the constructor is done."""
-        return self._api.app(*self._extensions)
+        app, server = self._api.app(*self._extensions), self._settings.server
+        if server.direct_port:
+            self._door = Door(app, server.host, server.direct_port)
+        return app
+
+    async def __del__(self) -> None:
+        """Called by Serve before it stops the replica."""
+        if self._door:
+            await self._door.close()
 
     async def check_health(self) -> None:
         """Serve replaces an ingress whose event loop does not get to this."""
@@ -142,20 +153,6 @@ class Ingress:
         alone = partial(observer.fallback, "limits")
         return Limiter(self._settings.limits, ledger, replicas, metrics.rate_limited, alone).admitted
 
-    async def _colocated(self) -> dict[str, Stage[Any, Any]]:
-        settings = self._settings.stages
-        local: dict[str, Stage[Any, Any]] = {}
-        for name in settings.colocate:
-            match name:
-                case "planner":
-                    local[name] = Bounded(name, Planner(settings.planner.config))
-                case "rechecker":
-                    index = await open_reader(self._settings.data_dir, self._settings.index)
-                    local[name] = Bounded(name, Rechecker(index, settings.rechecker.config))
-                case "assembler":
-                    local[name] = Bounded(name, Assembler(settings.assembler.config))
-        return local
-
     async def _readiness(self) -> Readiness:
         """Every stage of the graph answers, and the index holds vectors of the embedder's model.
 
@@ -166,15 +163,18 @@ class Ingress:
             name: "ok" if answer is None or isinstance(answer, ModelRef) else _wrong(answer)
             for name, answer in described.items()
         }
-        searching = {name: state for name, state in states.items() if name in self._remote}
+        searching = {name: state for name, state in states.items() if name != IngestReplica.name}
         reason = _reason(searching, described.get("seed_search"), described.get("embedder"))
         return Readiness(not reason, states, reason)
 
     async def _describe(self, seconds: float) -> dict[str, ModelRef | BaseException | None]:
-        """What each remote stage says of itself, or why it does not."""
-        remote = self._remote | ({IngestReplica.name: self._ingest} if self._ingest else {})
-        asked = (stage.describe(seconds) for stage in remote.values())
-        return dict(zip(remote, await asyncio.gather(*asked, return_exceptions=True), strict=True))
+        """What each remote stage, and the seed search wherever it runs, says of itself, or why it does not."""
+        asked = {name: stage.describe(seconds) for name, stage in self._remote.items()}
+        if self._ingest:
+            asked[IngestReplica.name] = self._ingest.describe(seconds)
+        if "seed_search" in self._colocated.stages:
+            asked["seed_search"] = self._colocated.describe(seconds)
+        return dict(zip(asked, await asyncio.gather(*asked.values(), return_exceptions=True), strict=True))
 
 
 def _wrong(error: BaseException) -> str:

@@ -35,21 +35,30 @@ class LocalService(Service):
         await self.index.close()
 
 
-async def open_local(settings: Settings, observer: Observer | None = None) -> LocalService:
+async def open_local(
+    settings: Settings,
+    observer: Observer | None = None,
+    *,
+    embedder: Embedder | None = None,
+    index: ReadableIndex | None = None,
+) -> LocalService:
     """Load the models and open the index in this process.
 
     Args:
         settings: The same as for the graph; what concerns Ray and HTTP is not looked at.
         observer: Told what the chain does.
+        embedder: In place of the model of the settings.
+        index: In place of the index of the settings; closed with the service.
 
     Raises:
         ConfigError: A model can't be found or loaded, or the index can't be opened.
     """
     stages = settings.stages
-    embedder = await asyncio.to_thread(load_embedder, settings.embedder)
+    if embedder is None:
+        embedder = await asyncio.to_thread(load_embedder, settings.embedder)
     wants_scorer = stages.reranker.config.kind == "cross_encoder"
     scorer = await asyncio.to_thread(load_pair_scorer, settings.cross_encoder) if wants_scorer else None
-    index = await open_reader(settings.data_dir, settings.index)
+    index = index or await open_reader(settings.data_dir, settings.index)
     chain = Chain(
         Stages(
             planner=Planner(stages.planner.config),

@@ -87,7 +87,7 @@ class Reading(Metric):
     """A gauge; see :class:`Metric`.
 
     Ray reports what was set since its last report, and forgets it. So values are set again and again, by the event loop
-    that first showed one, for as long as it runs.
+    that first showed one, for as long as it runs; what changes in between costs nothing.
     """
 
     kind = "gauge"
@@ -101,8 +101,8 @@ class Reading(Metric):
     def show(self, value: float, *values: str) -> None:
         """The value as it is now, under the tags' values."""
         self._latest[values] = value
-        self._gauge.set(value, self._tagged(values))
         if not self._repeats:
+            self._gauge.set(value, self._tagged(values))
             with suppress(RuntimeError):  # No event loop, as in a command: there is nobody to report to either.
                 asyncio.get_running_loop().call_later(_REPEAT_S, self._repeat, weakref.ref(self))
                 self._repeats = True
@@ -292,6 +292,8 @@ class RequestMetrics:
         self._in_flight = InFlight("requests_in_flight", "Requests that an ingress works on now.", {})
         self._unauthenticated = Tally("unauthenticated_count", "Requests whose credentials were refused.", "reason")
         self._rate_limited = Tally("rate_limited_count", "Requests over a limit of account or key.", "reason")
+        self._search_places = Reading("search_places", "Searches that an ingress takes at once, by their latency.")
+        self._overloaded = Tally("overloaded_count", "Requests without a place: of searches, of requests.", "reason")
 
     def under_way(self) -> AbstractContextManager[None]:
         """Put around a request."""
@@ -326,3 +328,11 @@ class RequestMetrics:
     def rate_limited(self, reason: str) -> None:
         """A request was over a limit."""
         self._rate_limited.add(1, reason)
+
+    def search_places(self, places: int) -> None:
+        """So many searches at once are let in from now on."""
+        self._search_places.show(places)
+
+    def overloaded(self, reason: Literal["searches", "requests"]) -> None:
+        """A request found no place, among those of searches or of all requests."""
+        self._overloaded.add(1, reason)

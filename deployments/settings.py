@@ -35,8 +35,18 @@ class ServerSettings(Strict):
 
     host: str = Field("127.0.0.1", description="Address to listen on; 0.0.0.0 opens the service to the network.")
     port: int = Field(8000, ge=1, le=65535)
+    direct_port: int | None = Field(
+        None,
+        ge=1,
+        le=65535,
+        description="Where the ingresses listen themselves, beside Serve's proxy at port: milliseconds less a request, "
+        "but while the only one is replaced nobody answers there, and autoscaling does not see what comes that way.",
+    )
     max_concurrent: int = Field(
-        64, ge=1, description="Requests an ingress replica works on; beyond, 429 at once. More slow all of them down."
+        64,
+        ge=1,
+        description="Requests an ingress replica works on; beyond, 429 at once. More slow all of them down. Of "
+        "searches it takes as many as limits.admission finds out.",
     )
     max_body_bytes: int = Field(256 * 1024, ge=1024, description="Longer request bodies get 413.")
     body_timeout_ms: int = Field(
@@ -126,8 +136,8 @@ class Settings(Strict):
         return self.data_dir / INDEX_FOLDER
 
     @property
-    def keys_path(self) -> Path:
-        """The API keys."""
+    def old_keys_path(self) -> Path:
+        """The API keys of releases that did not keep them in the database."""
         return self.data_dir / "keys.db"
 
     @property
@@ -142,7 +152,7 @@ class Settings(Strict):
     def url(self) -> str:
         """Where clients on this machine find the service."""
         host = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}.get(self.server.host, self.server.host)  # noqa: S104
-        return f"http://{host}:{self.server.port}"
+        return f"http://{host}:{self.server.direct_port or self.server.port}"
 
 
 def load(path: Path | None = None, environment: Environment | None = None) -> Settings:

@@ -12,7 +12,9 @@ from stages.rechecker import RecheckerConfig
 from stages.reranker import RerankerConfig
 from stages.seed_search import SeedSearchConfig
 
-LightStage = Literal["planner", "rechecker", "assembler"]
+LightStage = Literal["planner", "seed_search", "expander", "rechecker", "reranker", "assembler"]
+# Those of them that read the index.
+INDEXED: frozenset[LightStage] = frozenset(("seed_search", "expander", "rechecker"))
 
 
 class Strict(BaseModel):
@@ -160,7 +162,9 @@ class StagesSettings(Strict):
     """Every stage of the graph, the reader of the second walk among them."""
 
     colocate: tuple[LightStage, ...] = Field(
-        (), description="Light stages that run inside the ingress: a hop less each, but scaled with it."
+        (),
+        description="Light stages that run inside the ingress: a hop less each, but scaled with it. Those on the index "
+        "share what it holds in memory. The reranker is light while its kind is none.",
     )
     planner: PlannerSettings = PlannerSettings()
     embedder: EmbedderSettings = EmbedderSettings()
@@ -170,3 +174,9 @@ class StagesSettings(Strict):
     reranker: RerankerSettings = RerankerSettings()
     assembler: AssemblerSettings = AssemblerSettings()
     reader: ReaderSettings = ReaderSettings()
+
+    @model_validator(mode="after")
+    def _light(self) -> Self:
+        if "reranker" in self.colocate and self.reranker.config.kind != "none":
+            raise ValueError("colocate names the reranker, which is light only while its kind is none")
+        return self

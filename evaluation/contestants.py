@@ -4,6 +4,7 @@ import asyncio
 import tempfile
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import NamedTuple, Protocol, TypeVar
 from uuid import uuid4
 
@@ -57,8 +58,9 @@ class Embedded:
 
     name = "embedded"
 
-    def __init__(self, index: EmbeddedIndex) -> None:
+    def __init__(self, index: EmbeddedIndex, folder: Path) -> None:
         self.index = index
+        self.folder = folder
 
     @classmethod
     @asynccontextmanager
@@ -66,7 +68,7 @@ class Embedded:
         """Open one; its folder goes at the end."""
         with tempfile.TemporaryDirectory(prefix="strata-bench-") as folder:
             async with _closing(await EmbeddedIndex.open(folder, config, write=True)) as index:
-                yield cls(index)
+                yield cls(index, Path(folder))
 
     async def settle(self) -> None:
         """See ``Contestant``; all is done when ``optimize`` returns."""

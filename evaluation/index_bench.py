@@ -4,7 +4,6 @@ Backends are filled one after the other. Then searches go one at a time, each ki
 whatever else the machine does hits all alike. Times are the caller's, around ``put`` and ``recall``.
 """
 
-import time
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
 
@@ -12,6 +11,7 @@ import msgspec
 
 from contracts.ports import SearchIndex
 from evaluation.contestants import Cluster, Contestant, Elastic, Embedded
+from evaluation.filling import Ingested, fill, silent
 from evaluation.synthetic import SOURCE, Account, Shape
 from evaluation.timed_search import MODES, Scope, Searched, Told, search
 from index.embedded.config import EmbeddedConfig
@@ -20,28 +20,6 @@ from index.embedded.config import EmbeddedConfig
 CANDIDATES = (1.0, 1.5, 3.0, 6.0)
 # Records written before any writing is timed.
 WARM_UP_ROWS = 2_000
-
-
-class Ingested(msgspec.Struct, frozen=True):
-    """How an index was filled.
-
-    Args:
-        index: Which.
-        rows: Nodes written.
-        documents: Documents written.
-        put_s: Seconds of all ``put``; vectors were given.
-        optimize_s: Seconds of ``optimize``, until nothing goes on in the background.
-        bytes: On disk, afterwards.
-        segments: Those that a search looks into one by one; ``None`` when they are not told.
-    """
-
-    index: str
-    rows: int
-    documents: int
-    put_s: float
-    optimize_s: float
-    bytes: int
-    segments: int | None
 
 
 class Trades(msgspec.Struct, frozen=True):
@@ -92,10 +70,6 @@ class Setup(msgspec.Struct, frozen=True):
     embedded: EmbeddedConfig | None
     cluster: Cluster | None
     queries: int = 200
-
-
-def silent(_: str) -> None:
-    """Tell nobody."""
 
 
 async def bench(shape: Shape, setup: Setup, told: Told = silent) -> Report:
@@ -155,30 +129,8 @@ async def _warm_up(shape: Shape, setup: Setup) -> None:
 
 
 async def _ingest(contestant: Contestant, name: str, accounts: Sequence[Account], told: Told) -> Ingested:
-    rows = documents = 0
-    put_s = 0.0
-    for account in accounts:
-        told(f"Filling {name}: {rows:,} nodes")
-        made = list(account.documents())
-        started = time.perf_counter()
-        await contestant.index.put(account.name, SOURCE, made, account.model)
-        put_s += time.perf_counter() - started
-        rows, documents = rows + account.size, documents + len(made)
-    told(f"Optimising {name}")
-    started = time.perf_counter()
-    await contestant.index.optimize()
-    await contestant.settle()
-    optimize_s = time.perf_counter() - started
-    size = await contestant.size()
-    return Ingested(
-        index=name,
-        rows=rows,
-        documents=documents,
-        put_s=round(put_s, 2),
-        optimize_s=round(optimize_s, 2),
-        bytes=size.bytes,
-        segments=size.segments,
-    )
+    parts = ((account.name, list(account.documents())) for account in accounts)
+    return await fill(contestant, name, SOURCE, parts, accounts[0].model, told)
 
 
 async def _trades(

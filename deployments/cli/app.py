@@ -2,7 +2,7 @@
 
 import typer
 
-from deployments.cli.bench import bench
+from deployments.cli.bench import app as bench
 from deployments.cli.calibrate import calibrate
 from deployments.cli.corpora import delete, list_corpora, retrieve
 from deployments.cli.db import app as db
@@ -48,7 +48,7 @@ app.command(rich_help_panel=_DATA)(delete)
 app.command("corpora", rich_help_panel=_DATA)(list_corpora)
 app.add_typer(evaluate, name="eval", rich_help_panel=_DATA)
 app.command(rich_help_panel=_DATA)(calibrate)
-app.command(rich_help_panel=_DATA)(bench)
+app.add_typer(bench, name="bench", rich_help_panel=_DATA)
 app.command(rich_help_panel=_DATA)(reindex)
 app.add_typer(index, name="index", rich_help_panel=_DATA)
 app.add_typer(rollout, name="rollout", rich_help_panel=_DATA)

@@ -1,17 +1,31 @@
-"""``strata bench``: load at fixed rates, and whether the budgets hold."""
+"""``strata bench``: load at fixed rates, and whether the budgets hold; overload and long load are commands beside."""
 
-import asyncio
-import selectors
 from collections.abc import Callable
-from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.console import Console
 
 from deployments.cli import common
+from deployments.cli.bench_common import (
+    ArrivalsName,
+    ArrivalsOption,
+    ConnectionsOption,
+    JsonFileOption,
+    PatienceOption,
+    QueriesOption,
+    SeedOption,
+    TopKOption,
+    finish,
+    measured,
+    queries,
+    target,
+    whereabouts,
+)
+from deployments.cli.bench_overhead import overhead
+from deployments.cli.bench_overload import overload, soak
 from deployments.cli.common import ConfigOption, KeyOption
+from deployments.cli.groups import DefaultCommand
 from deployments.cli.search import InProcessOption
 
 if TYPE_CHECKING:
@@ -19,16 +33,17 @@ if TYPE_CHECKING:
     from evaluation.load.report import Report
     from evaluation.load.run import Plan
 
-_MISSED = 1
-# One socket each, and select() takes no more than 1024.
-_MOST_CONNECTIONS = 900
+
+class RatesFirst(DefaultCommand):
+    """``strata bench OPTIONS`` is ``strata bench rates OPTIONS``."""
+
+    command = "rates"
 
 
-class ArrivalsName(StrEnum):
-    """How arrivals are spread."""
-
-    POISSON = "poisson"
-    CONSTANT = "constant"
+app = typer.Typer(cls=RatesFirst, help="Put load on the service, measure it, and hold limits against it.")
+app.command("overload")(overload)
+app.command("soak")(soak)
+app.command("overhead")(overhead)
 
 
 def _rates(text: str) -> list[float]:
@@ -41,32 +56,26 @@ def _rates(text: str) -> list[float]:
     return rates
 
 
+@app.command(RatesFirst.command)
 def bench(
     rates: Annotated[
         str, typer.Option("--rate", "--rates", metavar="N[,N…]", help="Searches a second, a step each.")
     ] = "20",
     duration: Annotated[float, typer.Option(min=0.1, help="Seconds of each step.")] = 30,
     warm_up: Annotated[float, typer.Option(min=0, help="Seconds before, at the lowest rate, that do not count.")] = 5,
-    queries: Annotated[
-        Path | None,
-        typer.Option(help="A folder with queries.jsonl, or such a file; by default a mix for the demo's index."),
-    ] = None,
-    arrivals: Annotated[
-        ArrivalsName, typer.Option(help="poisson: as independent callers come; constant: evenly apart.")
-    ] = ArrivalsName.POISSON,
-    top_k: Annotated[int, typer.Option("--top-k", "-k", min=1, max=50, help="Hits wanted.")] = 10,
-    connections: Annotated[int, typer.Option(min=1, max=_MOST_CONNECTIONS, help="Requests at once, at most.")] = 256,
-    patience: Annotated[float, typer.Option(min=0.1, help="Seconds after which a caller gives up.")] = 10,
-    seed: Annotated[int, typer.Option(min=0, help="The same seed asks the same at the same moments.")] = 0,
+    queries_from: QueriesOption = None,
+    arrivals: ArrivalsOption = ArrivalsName.POISSON,
+    top_k: TopKOption = 10,
+    connections: ConnectionsOption = 256,
+    patience: PatienceOption = 10,
+    seed: SeedOption = 0,
     metrics: Annotated[
         list[str] | None,
         typer.Option(help="URL of Ray's exporter, repeatable, one a node; that of a service started here is known."),
     ] = None,
     plot: Annotated[Path | None, typer.Option(help="Draw latency over load and the stages into this .svg.")] = None,
     in_process: InProcessOption = False,
-    json_out: Annotated[
-        Path | None, typer.Option("--json", help="Write the figures to this file; - prints them.")
-    ] = None,
+    json_out: JsonFileOption = None,
     key: KeyOption = None,
     config: ConfigOption = None,
 ) -> None:
@@ -74,9 +83,8 @@ def bench(
 
     Arrivals come at a fixed rate whatever becomes of those before, and latency counts from when a search was due.
     """
-    from deployments.cli import bench_show, render  # noqa: PLC0415
+    from deployments.cli import bench_show  # noqa: PLC0415
     from evaluation.load import picture  # noqa: PLC0415
-    from evaluation.load import queries as asking  # noqa: PLC0415
     from evaluation.load.config import SEARCH  # noqa: PLC0415
     from evaluation.load.run import Plan  # noqa: PLC0415
 
@@ -86,28 +94,17 @@ def bench(
         rates=_rates(rates),
         seconds=duration,
         warm_up=warm_up,
-        queries=asking.read(queries) if queries else asking.BUILT_IN,
+        queries=queries(queries_from),
         arrivals=arrivals.value,
         seed=seed,
         connections=connections,
         patience=patience,
     )
     work = _in_process if in_process else _over_http
-    # Timers of epoll are a millisecond late; those of select() are not.
-    with (
-        Console(stderr=True).status("") as status,
-        asyncio.Runner(loop_factory=lambda: asyncio.SelectorEventLoop(selectors.SelectSelector())) as runner,
-    ):
-        report = runner.run(work(settings, token, plan, top_k, metrics, lambda said: status.update(f"{said} …")))
+    report = measured(lambda told: work(settings, token, plan, top_k, metrics, told))
     if plot:
         picture.draw(report, settings.bench.p95_ms.get(SEARCH), plot)
-    if json_out is None or str(json_out) != "-":
-        Console(highlight=False).print(bench_show.shown(report, settings.bench))
-    if json_out:
-        text = render.as_json(report)
-        print(text) if str(json_out) == "-" else json_out.write_text(text + "\n", encoding="utf-8")
-    if report.missed:
-        raise typer.Exit(_MISSED)
+    finish(report, lambda: bench_show.shown(report, settings.bench), json_out, missed=bool(report.missed))
 
 
 async def _over_http(
@@ -118,18 +115,16 @@ async def _over_http(
     metrics: list[str] | None,
     told: Callable[[str], None],
 ) -> "Report":
-    from deployments.cli.bench_targets import over_http  # noqa: PLC0415
     from deployments.cli.bench_watch import Meter, ServiceWatch, exporters  # noqa: PLC0415
-    from deployments.lifecycle import Service  # noqa: PLC0415
     from evaluation.load.run import run  # noqa: PLC0415
 
-    url = common.service_url(settings)
-    here = Service(common.run_folder(settings)).current()
-    service = here if here and here.url == url else None
-    found = metrics or exporters(service, url, settings.ray.metrics_port)
-    watch = ServiceWatch(found, Meter(service.processes) if service else None)
-    async with over_http(url, token, plan.connections, top_k, plan.queries[0]) as ask:
-        return await run(url, plan, ask, watch, settings.bench, told)
+    url, here = whereabouts(settings)
+    found = metrics or exporters(here, url, settings.ray.metrics_port)
+    watch = ServiceWatch(found, Meter(here.processes) if here else None)
+    await watch.begin()
+    async with target(settings, token, plan, top_k) as service:
+        watch.expect(1)  # The query by which the target is known to answer.
+        return await run(url, plan, service.ask, watch, settings.bench, told)
 
 
 async def _in_process(

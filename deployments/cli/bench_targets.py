@@ -12,13 +12,18 @@ from contracts.responses import ErrorBody
 from contracts.stages import Observer
 from contracts.trace import Degradation, Trace
 from deployments.cli.client import Client
-from deployments.identity.keys import KeyStore
+from deployments.identity.opening import context_of
 from deployments.local import open_local
 from deployments.settings import Settings
 from evaluation.load.generator import OK, UNREACHABLE, Ask, Reply
 
-_SEARCH = "/v1/search_memory"
+_SEARCH = "v1/search_memory"
 _ANSWERED = 200
+
+
+def _seconds(given: str) -> float | None:
+    """Of a header ``Retry-After`` in seconds; ``None`` of anything else."""
+    return float(given) if given.isascii() and given.isdigit() else None
 
 
 class _Answer(msgspec.Struct):
@@ -50,7 +55,7 @@ async def over_http(url: str, key: str, connections: int, top_k: int, first: str
     decoder, errors = msgspec.json.Decoder(_Answer), msgspec.json.Decoder(ErrorBody)
     encoder = msgspec.json.Encoder()
     async with aiohttp.ClientSession(
-        url,
+        f"{url.rstrip('/')}/",
         headers={"Authorization": f"Bearer {key}", "Content-Type": "application/json"},
         connector=aiohttp.TCPConnector(limit=connections),
         timeout=aiohttp.ClientTimeout(total=None),
@@ -66,9 +71,10 @@ async def over_http(url: str, key: str, connections: int, top_k: int, first: str
                 if response.status == _ANSWERED:
                     answer = decoder.decode(body)
                     return Reply(OK, answer.trace, answer.degraded)
-                return Reply(f"{response.status} {errors.decode(body).code}")
+                code = errors.decode(body).code
             except msgspec.DecodeError:
-                return Reply(f"{response.status} not understood")
+                code = "not understood"
+            return Reply(f"{response.status} {code}", retry_after=_seconds(response.headers.get("Retry-After", "")))
 
         yield ask
 
@@ -87,11 +93,7 @@ async def in_process(settings: Settings, key: str, top_k: int, observer: Observe
     Raises:
         StrataError: The key is none, a model or the index can't be opened, or the query is not answered.
     """
-    keys = KeyStore(settings.keys_path)
-    try:
-        ctx = keys.authenticate(key).context("bench")
-    finally:
-        keys.close()
+    ctx = await context_of(settings, key, "bench")
     service = await open_local(settings, observer)
     try:
 

@@ -51,13 +51,26 @@ class Meter:
             with suppress(psutil.Error):
                 used = process.cpu_times()
                 cores[_name(process)] += (used.user + used.system - self._before.get(process, 0.0)) / wall
-                full = process.memory_full_info()
-                memory += getattr(full, "pss", full.rss)
+                memory += _memory(process)
         if not cores:
             return None
         ranked = sorted(cores.items(), key=lambda item: -item[1])
         by_process = {name: round(share, 3) for name, share in ranked}
         return Usage(round(sum(cores.values()), 3), round(memory / _MB, 1), by_process)
+
+    def memory(self) -> dict[str, float]:
+        """MB now, by process; those of one name together."""
+        found = defaultdict[str, float](float)
+        for process in self._processes():
+            with suppress(psutil.Error):
+                found[_name(process)] += _memory(process) / _MB
+        return {name: round(each, 1) for name, each in found.items()}
+
+
+def _memory(process: psutil.Process) -> int:
+    """Bytes; what several processes share counts once, where the system tells it."""
+    full = process.memory_full_info()
+    return int(getattr(full, "pss", full.rss))
 
 
 def _cpu(process: psutil.Process) -> float | None:
@@ -85,6 +98,11 @@ class ServiceWatch:
         self._exporters = exporters
         self._meter = meter
         self._last: Scrape | None = None
+        self._between = 0
+
+    def expect(self, searches: int) -> None:
+        """So many were answered since the last step, or since the first look; the next step waits for them too."""
+        self._between += searches
 
     async def begin(self) -> None:
         """A step begins.
@@ -108,6 +126,7 @@ class ServiceWatch:
         if before is None:
             return Inside(usage=usage)
         end = time.monotonic() + _SETTLE_S
+        answered, self._between = answered + self._between, 0
         while True:
             self._last = await self._scrape()
             grown = self._last.since(before)

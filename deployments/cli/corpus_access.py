@@ -197,13 +197,9 @@ async def access(settings: "Settings", key: str | None, *, in_process: bool) -> 
             yield Remote(client)
         return
     from deployments.corpora.local import local_corpora  # noqa: PLC0415
-    from deployments.identity.keys import KeyStore  # noqa: PLC0415
+    from deployments.identity.opening import context_of  # noqa: PLC0415
 
-    keys = KeyStore(settings.keys_path)
-    try:
-        ctx = keys.authenticate(token).context("in-process")
-    finally:
-        keys.close()
+    ctx = await context_of(settings, token, "in-process")
     async with local_corpora(settings) as local:
         yield Here(local, ctx)
 

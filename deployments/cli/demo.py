@@ -105,18 +105,19 @@ def _prepare(
 
 def key_of(settings: "Settings") -> str:
     """The saved key where it still holds, else a new one."""
-    from deployments.identity.keys import KeyStore  # noqa: PLC0415
+    from deployments.identity.opening import local_keys  # noqa: PLC0415
 
-    keys = KeyStore(settings.keys_path)
-    try:
-        saved = common.key_file(settings).read_text(encoding="utf-8").strip()
-        keys.authenticate(saved)
-    except (OSError, Unauthenticated):
-        saved, _ = keys.create(ACCOUNT, role="user")
-        common.save_key(settings, saved)
-    finally:
-        keys.close()
-    return saved
+    async def find() -> str:
+        async with local_keys(settings) as keys:
+            try:
+                saved = common.key_file(settings).read_text(encoding="utf-8").strip()
+                await keys.authenticate(saved)
+            except (OSError, Unauthenticated):
+                saved, _ = await keys.create(ACCOUNT, role="user")
+                common.save_key(settings, saved)
+            return saved
+
+    return asyncio.run(find())
 
 
 def _questions(console: Console, client: "Client") -> str:

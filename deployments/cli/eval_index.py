@@ -16,7 +16,8 @@ from deployments.cli.common import ConfigOption
 if TYPE_CHECKING:
     from deployments.settings import Settings
     from evaluation.contestants import Cluster
-    from evaluation.index_bench import Ingested, Report
+    from evaluation.filling import Ingested
+    from evaluation.index_bench import Report
     from evaluation.synthetic import Shape
     from evaluation.timed_search import Searched
     from index.elastic.config import ElasticConfig
@@ -73,14 +74,15 @@ async def _bench(settings: "Settings", backends: Sequence[Backend], shape: "Shap
 
     setup = Setup(
         embedded=settings.index.embedded if Backend.EMBEDDED in backends else None,
-        cluster=_cluster(settings) if Backend.ELASTICSEARCH in backends else None,
+        cluster=cluster(settings) if Backend.ELASTICSEARCH in backends else None,
         queries=queries,
     )
     with Console(stderr=True).status("") as status:
         return await bench(shape, setup, lambda said: status.update(f"{said} …"))
 
 
-def _cluster(settings: "Settings") -> "Cluster":
+def cluster(settings: "Settings") -> "Cluster":
+    """The Elasticsearch cluster of the settings."""
     from deployments.backends import open_writer  # noqa: PLC0415
     from evaluation.contestants import Cluster  # noqa: PLC0415
 

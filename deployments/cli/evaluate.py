@@ -1,17 +1,17 @@
-"""``strata eval``: quality on test collections, stage by stage; ``eval_corpus`` and ``eval_index`` measure the rest."""
+"""``strata eval``: quality on test collections, stage by stage; the modules ``eval_*`` measure the rest."""
 
 from enum import StrEnum
 from functools import partial
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Group, RenderableType
 from rich.text import Text
-from typer.core import TyperGroup
 
 from deployments.cli import common
 from deployments.cli.common import ConfigOption
 from deployments.cli.eval_corpus import corpus
+from deployments.cli.eval_cost import cost
 from deployments.cli.eval_folders import (
     EmbedderOption,
     FoldersArgument,
@@ -20,7 +20,9 @@ from deployments.cli.eval_folders import (
     LimitOption,
     measured,
 )
+from deployments.cli.eval_growth import growth
 from deployments.cli.eval_index import index
+from deployments.cli.groups import DefaultCommand
 
 if TYPE_CHECKING:
     from evaluation.runner import Report
@@ -29,18 +31,17 @@ _MB = 1e6
 _QUALITY = "quality"
 
 
-class QualityFirst(TyperGroup):
-    """A group in which ``strata eval FOLDER…`` is ``strata eval quality FOLDER…``."""
+class QualityFirst(DefaultCommand):
+    """``strata eval FOLDER…`` is ``strata eval quality FOLDER…``."""
 
-    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Read the arguments; without a command's name first, all are those of the command for folders."""
-        named = not args or args[0] in {*self.commands, "--help"}
-        return super().parse_args(ctx, args if named else [_QUALITY, *args])
+    command = _QUALITY
 
 
 app = typer.Typer(cls=QualityFirst, help="Measure stages, corpora or the index.", no_args_is_help=True)
 app.command("index")(index)
 app.command("corpus")(corpus)
+app.command("growth")(growth)
+app.command("cost")(cost)
 
 
 class Backend(StrEnum):

@@ -9,7 +9,7 @@ from contracts.context import RequestContext
 from contracts.requests import ReadMemoryRequest, SearchMemoryRequest
 from contracts.responses import ReadMemoryResponse, SearchMemoryResponse
 from deployments.http_errors import as_strata_error
-from deployments.identity.keys import KeyStore
+from deployments.identity.opening import context_of
 from deployments.local import LocalService, open_local
 from deployments.settings import Settings
 
@@ -34,11 +34,7 @@ async def _answer(
     body: dict[str, Any],
     ask: Callable[[LocalService, RequestContext, Body], Awaitable[Answer]],
 ) -> Answer:
-    keys = KeyStore(settings.keys_path)
-    try:
-        ctx = keys.authenticate(token).context("in-process")
-    finally:
-        keys.close()
+    ctx = await context_of(settings, token, "in-process")
     try:
         request = kind.model_validate(body)
     except ValidationError as error:

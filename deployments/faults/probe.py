@@ -10,6 +10,7 @@ import httpx
 
 from deployments.faults.matrix import EXPECTATIONS, FAULTY_STAGES, READER, Call, Expectation, Row, row
 from deployments.faults.replica import Switches
+from deployments.limits.config import AdmissionConfig
 from deployments.settings import Settings
 from stages.chain import ChainConfig
 from stages.guarded import BreakerConfig
@@ -25,7 +26,8 @@ def tuned(settings: Settings) -> Settings:
     """Settings for the matrix.
 
     Budgets that a hop on a busy machine keeps, so that the stage that runs out of time is the one with the fault; a
-    total that the slowest stage exceeds; circuits that close soon and queues that fill soon.
+    total that the slowest stage exceeds; circuits that close soon and queues that fill soon. That stages are slow must
+    not keep searches from them.
     """
     budgets = {
         "planner": StageBudget(budget_ms=150, reserve_ms=2),
@@ -46,6 +48,7 @@ def tuned(settings: Settings) -> Settings:
         update={
             "chain": ChainConfig(timeout_ms=1000, budgets=budgets, breaker=breaker),
             "server": settings.server.model_copy(update={"read_timeout_ms": 500}),
+            "limits": settings.limits.model_copy(update={"admission": AdmissionConfig(target_ms=None)}),
             "stages": settings.stages.model_copy(update=stages),
         }
     )

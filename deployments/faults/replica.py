@@ -1,6 +1,6 @@
 """Faults on demand, for tests and ``strata faults``: stages that fail as they are told to.
 
-Only a graph that was built with ``faults=True`` has them. No setting and no request can turn them on.
+Only a graph that was built with ``variant=faulty`` has them. No setting and no request can turn them on.
 """
 
 import asyncio

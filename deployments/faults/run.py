@@ -48,12 +48,13 @@ def run(folder: Path, port: int) -> None:
     os.environ.update(settings.ray.environment)
     from deployments import graph  # noqa: PLC0415
     from deployments.faults.probe import tuned  # noqa: PLC0415
+    from deployments.faults.replica import faulty  # noqa: PLC0415
 
     settings = tuned(settings)
     try:
         graph.start(settings)
         asyncio.run(_ingest(settings))
-        graph.deploy(settings, faults=True)
+        graph.deploy(settings, variant=faulty)
         stop_on_signals()  # Ray puts handlers of its own in place.
         asyncio.run(_make(settings, folder / ROWS))
     finally:
@@ -81,11 +82,10 @@ async def _make(settings: Settings, path: Path) -> None:
     from deployments.faults.probe import Matrix  # noqa: PLC0415
     from deployments.faults.replica import Switches  # noqa: PLC0415
     from deployments.graph import APP  # noqa: PLC0415
-    from deployments.identity.keys import KeyStore  # noqa: PLC0415
+    from deployments.identity.opening import local_keys  # noqa: PLC0415
 
-    keys = KeyStore(settings.keys_path)
-    token, _ = keys.create(ACCOUNT)
-    keys.close()
+    async with local_keys(settings) as keys:
+        token, _ = await keys.create(ACCOUNT)
     headers = {"Authorization": f"Bearer {token}"}
     async with httpx.AsyncClient(base_url=settings.url, headers=headers, timeout=_CLIENT_S) as client:
         matrix = Matrix(client, Switches(APP, FAULTY_STAGES), settings, _QUERY)

@@ -35,14 +35,58 @@ class Limit(BaseModel):
         return self.rate_per_s is None and self.concurrent is None
 
 
+class AdmissionConfig(BaseModel):
+    """How many searches an ingress takes at once: as many as keep to a target of latency.
+
+    The rule is in :mod:`deployments.limits.admission`.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    target_ms: float | None = Field(
+        150.0,
+        gt=0,
+        description="What a search may take inside the ingress. Lower: quicker under load, and more are refused; but "
+        "more than a quiet one takes, or next to nothing is let in. 95% of searches stay within about twice of it, so "
+        "it is half the budget of C40. null lets in as many as server.max_concurrent.",
+    )
+    least: int = Field(
+        4, ge=1, description="Searches at once that are let in however slow they are. More: a longer wait at worst."
+    )
+    initial: int = Field(
+        8, ge=1, description="The same before anything is known. More: a burst upon a cold service hurts more."
+    )
+    increase: float = Field(
+        0.5,
+        gt=0,
+        description="Places more a round of searches within the target. More: room is found sooner, and overshot more.",
+    )
+    decrease: float = Field(
+        0.8,
+        gt=0,
+        le=1,
+        description="Part of the excess over the target that a round takes back. Less: slower to react, and smoother.",
+    )
+    most_decrease: float = Field(
+        0.5,
+        gt=0,
+        lt=1,
+        description="Part of the places that a round takes at most. Less: one slow search costs less.",
+    )
+    max_retry_after_s: float = Field(
+        10.0, ge=1, description="Longest Retry-After. Less: those refused are back sooner, and find less room."
+    )
+
+
 class LimitsSettings(BaseModel):
-    """Limits of all accounts and keys."""
+    """Limits of all accounts and keys, and of each ingress."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     account: Limit = Field(Limit(), description="Of each account, over all its keys.")
     key: Limit = Field(Limit(), description="Of each API key; a JWT counts by its account and sub.")
     accounts: dict[str, Limit] = Field({}, description="Of single accounts by name, in place of the one for each.")
+    admission: AdmissionConfig = AdmissionConfig()
     lease_s: float = Field(
         1.0,
         gt=0,
@@ -62,5 +106,5 @@ class LimitsSettings(BaseModel):
 
     @property
     def active(self) -> bool:
-        """Whether anything is limited."""
+        """Whether an account or a key is limited."""
         return not all(limit.unlimited for limit in (self.account, self.key, *self.accounts.values()))

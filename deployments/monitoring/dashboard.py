@@ -116,9 +116,17 @@ ROWS: Mapping[str, Sequence[Panel]] = {
             {
                 "{{reason}}": " or ".join(
                     _rate(counter, "reason") for counter in ("unauthenticated_count", "rate_limited_count")
-                )
+                ),
+                "no place: {{reason}}": _rule("retrieval:overloaded:count:rate5m"),
             },
             "reqps",
+        ),
+        Panel(
+            "Searches at once",
+            {
+                "places": _rule("retrieval:search_memory:places"),
+                "requests under way": f"sum(ray_retrieval_requests_in_flight{{{_HERE}}})",
+            },
         ),
     ],
     "Corpora": [
@@ -141,6 +149,24 @@ ROWS: Mapping[str, Sequence[Panel]] = {
         Panel("Searches by outcome", {"{{method}} {{outcome}}": _rate("gateway_search", "method", "outcome")}, "reqps"),
         Panel("Search P95", {"{{method}}": _p95("gateway_search_ms", "method")}, "ms"),
         Panel("Users not let in", {"{{reason}}": _rate("gateway_login_refused_count", "reason")}, "reqps"),
+    ],
+    "Knowledge base": [
+        Panel("Searches by outcome", {"{{outcome}}": _rate("kb_search", "outcome")}, "reqps"),
+        Panel("Search P95", {"P95": _rule("retrieval:kb:p95_ms")}, "ms"),
+        Panel(
+            "Shares of searches",
+            {
+                "found nothing": _rule("retrieval:kb:gap:ratio_rate5m"),
+                "degraded": _rule("retrieval:kb:degraded:ratio_rate5m"),
+                "failed": _rule("retrieval:kb:failed:ratio_rate5m"),
+            },
+            "percentunit",
+        ),
+        Panel(
+            "Entities whose index is behind",
+            {"waiting": _rule("retrieval:kb:behind"), "failed before": _rule("retrieval:kb:behind_failing")},
+        ),
+        Panel("Age of the oldest of them", {"age": _rule("retrieval:kb:behind:age_ms")}, "ms"),
     ],
 }
 

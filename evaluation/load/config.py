@@ -19,6 +19,32 @@ _P95_MS = {
 }
 
 
+class OverloadConfig(BaseModel):
+    """What must hold when more comes than the service can answer, and what must not grow."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    min_answers: float = Field(
+        0.8, ge=0, le=1, description="Answers a second under overload, of those at saturation; refusing is easy."
+    )
+    refused_p95_ms: float = Field(
+        100.0, gt=0, description="P95 of a refusal; a late one costs its caller the time to ask elsewhere."
+    )
+    back_within: float = Field(
+        1.25, ge=1, description="Afterwards the median is back once it is within so many times what it was before."
+    )
+    back_s: float = Field(10.0, gt=0, description="How soon after the burst that must be.")
+    max_growth: float = Field(
+        0.05, gt=0, description="Growth of a process' memory over a soak, of what it had; caches are full by then."
+    )
+    slack_mb: float = Field(
+        5.0, ge=0, description="Growth that is none, for small processes: a few pages are 5% of theirs."
+    )
+    settle: float = Field(
+        0.2, ge=0, lt=0.9, description="Part of a soak at its beginning that does not count: caches fill."
+    )
+
+
 class LoadConfig(BaseModel):
     """Limits that ``strata bench`` holds every step of load against."""
 
@@ -39,6 +65,7 @@ class LoadConfig(BaseModel):
         le=1,
         description="Answers that lack nothing for each arrival; with fewer a step counts as saturated.",
     )
+    overload: OverloadConfig = OverloadConfig()
 
     @model_validator(mode="after")
     def _known(self) -> Self:

@@ -24,11 +24,13 @@ class Reply(msgspec.Struct, frozen=True):
         code: ``ok``, one of the generator's own, or the service's HTTP status and error code.
         trace: Of an answer.
         degraded: Of an answer.
+        retry_after: Seconds that a refusal named in ``Retry-After``, where it did.
     """
 
     code: str
     trace: Trace | None = None
     degraded: tuple[Degradation, ...] = ()
+    retry_after: float | None = None
 
 
 class Sample(msgspec.Struct, frozen=True):
@@ -45,6 +47,11 @@ class Sample(msgspec.Struct, frozen=True):
     took_ms: float
     done_s: float
     reply: Reply
+
+    @property
+    def due_s(self) -> float:
+        """When it was due, in seconds after the step began."""
+        return self.done_s - self.took_ms / 1000
 
 
 Ask = Callable[[str], Awaitable[Reply]]

@@ -9,6 +9,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import httpx
 import psutil
@@ -27,6 +28,8 @@ RECORDS = [
 ]
 # Starting the graph takes seconds on a quiet machine and minutes on a busy one.
 PATIENCE = 280
+# Fewer processes, where the graph is not what is tested.
+SMALL = {"colocate": ["planner", "reranker", "assembler"]}
 
 
 def free_port() -> int:
@@ -41,14 +44,19 @@ class Home:
         self.port = free_port()
         self.folder = folder
         self.config = folder / "config.yaml"
-        settings = {
-            "data_dir": str(folder / "data"),
-            "embedder": {"backend": "deterministic", "dimensions": 64},
-            "server": {"port": self.port},
-            "chain": {"timeout_ms": 20_000},
-        }
-        self.config.write_text(json.dumps(settings))  # JSON is YAML
+        self._settings: dict[str, Any] = {}
+        self.change(
+            data_dir=str(folder / "data"),
+            embedder={"backend": "deterministic", "dimensions": 64},
+            server={"port": self.port},
+            chain={"timeout_ms": 20_000},
+        )
         self.service = Service(folder / "data" / "run")
+
+    def change(self, **parts: Any) -> None:
+        """Put parts of the settings in place of those that were there."""
+        self._settings |= parts
+        self.config.write_text(json.dumps(self._settings))  # JSON is YAML
 
     def strata(self, *arguments: str, check: bool = True) -> subprocess.CompletedProcess[str]:
         done = subprocess.run(self.command(*arguments), capture_output=True, text=True, timeout=PATIENCE, check=False)
@@ -151,6 +159,7 @@ def test_a_detached_service_answers_and_is_taken_down_without_a_trace(home: Home
 @pytest.mark.timeout(600)
 def test_ctrl_c_ends_a_foreground_service_with_all_its_processes(home: Home) -> None:
     """The terminal sends SIGINT to the whole foreground process group."""
+    home.change(stages=SMALL)
     command = home.start_in_foreground()
     run = running(home)
     until(lambda: (readiness := run.readiness()) and set(readiness.stages.values()) == {"ok"})
@@ -176,9 +185,7 @@ def test_a_foreground_service_that_is_killed_while_it_starts_leaves_nothing(home
 
 @pytest.mark.timeout(600)
 def test_a_graph_that_cant_start_says_why_and_leaves_nothing(home: Home) -> None:
-    settings = json.loads(home.config.read_text())
-    settings["embedder"] = {"name": "no-such-model"}
-    home.config.write_text(json.dumps(settings))
+    home.change(stages=SMALL, embedder={"name": "no-such-model"})
     failed = home.strata("up", "--detach", check=False)
     assert failed.returncode == 1
     assert "no-such-model" in failed.stderr
@@ -188,9 +195,7 @@ def test_a_graph_that_cant_start_says_why_and_leaves_nothing(home: Home) -> None
 @pytest.mark.timeout(600)
 def test_the_demo_answers_from_the_standard_library_and_cleans_up_when_told_so(home: Home, model_cache: Path) -> None:
     """The main job: real model, real graph, L0 → L1 → L2 over HTTP (section 10, integration 1 and 2)."""
-    settings = json.loads(home.config.read_text())
-    settings["embedder"] = {"backend": "onnx", "cache_dir": str(model_cache)}
-    home.config.write_text(json.dumps(settings))
+    home.change(embedder={"backend": "onnx", "cache_dir": str(model_cache)})
     shown = home.strata("demo", "--no-keep").stdout
     first = shown.partition("run a command and stop it after a timeout")[2].partition("\n\n")[0]
     assert "strata://shared/python/subprocess/call" in first

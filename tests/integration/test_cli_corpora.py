@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.integration.test_cli import Home, home
+from tests.integration.test_cli import SMALL, Home, home
 
 __all__ = ["home"]
 
@@ -34,6 +34,7 @@ def retrieve(home: Home, query: str, corpus: str, *where: str) -> Any:
 @pytest.mark.timeout(600)
 def test_a_folder_goes_through_the_service_and_is_retrieved_within_its_dimensions(home: Home) -> None:
     """R2, R6, R8: the same commands with and without a service."""
+    home.change(stages=SMALL)
     home.strata("keys", "create", "--user-space", "user:ann", "--save")
     home.strata("up", "--detach")
     folder = home.folder / "locomo"

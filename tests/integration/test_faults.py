@@ -20,6 +20,7 @@ from ray.serve.schema import LoggingConfig
 from contracts.errors import StageDown, StageTimeout
 from contracts.trace import STAGES
 from deployments import graph
+from deployments.faults import replica
 from deployments.faults.matrix import EXPECTATIONS, FAULTY_STAGES, READER, Expectation, Row, expectation
 from deployments.faults.probe import Matrix, tuned
 from deployments.faults.replica import Switches
@@ -86,10 +87,11 @@ def named(answer: dict[str, Any], stage: str) -> set[str]:
 
 @pytest.fixture(scope="module")
 async def faulty(cluster: Cluster, client: Callable[..., httpx.AsyncClient], corpus: Settings) -> AsyncIterator[Faulty]:
-    """A second graph on the same cluster and the same data."""
-    settings = tuned(corpus)
+    """A second graph on the same cluster and the same data, without the knowledge base, which has no faults."""
+    apart = corpus.knowledge_base.model_copy(update={"enabled": False})
+    settings = tuned(corpus.model_copy(update={"knowledge_base": apart}))
     quiet = LoggingConfig(enable_access_log=False)
-    app = graph.build(settings, faults=True)
+    app = graph.build(settings, variant=replica.faulty)
     await asyncio.to_thread(serve.run, app, name=APP, route_prefix=f"/{APP}", logging_config=quiet)
     key = client(user_space="user:alice").headers["authorization"]
     limits = httpx.Limits(max_connections=200)
@@ -255,8 +257,8 @@ async def test_after_a_storm_of_abandoned_requests_all_is_as_before(faulty: Faul
 
 
 def test_a_graph_has_no_faults_unless_it_is_built_with_them(corpus: Settings) -> None:
-    for faults in (False, True):
-        stages = graph.build(corpus, faults=faults)._bound_deployment.init_args[1].values()
+    for faults, app in ((False, graph.build(corpus)), (True, graph.build(corpus, variant=replica.faulty))):
+        stages = app._bound_deployment.init_args[1].values()
         assert {hasattr(stage._bound_deployment.func_or_class, "inject") for stage in stages} == {faults}
     assert not re.search(r'"faults?"', json.dumps(Settings.model_json_schema()))
 

@@ -4,7 +4,7 @@ import asyncio
 import os
 import signal
 from collections.abc import AsyncIterator
-from typing import Any
+from typing import Any, get_args
 
 import httpx
 import pytest
@@ -19,11 +19,13 @@ from contracts.stages import Plan, PlanRequest
 from contracts.trace import STAGES
 from deployments import graph
 from deployments.ingress import Ingress
+from deployments.lifecycle import free_port
 from deployments.local import open_local
 from deployments.settings import Settings
+from deployments.stage_settings import INDEXED, LightStage
 from deployments.stages.base import StageReplica
 from deployments.transport import RemoteStage
-from tests.integration.conftest import eventually
+from tests.integration.conftest import Cluster, eventually
 
 QUERY = "run a command and stop it after a timeout"
 
@@ -161,19 +163,36 @@ async def test_the_callers_timeout_holds_and_the_planner_degrades(
     assert answer["degraded"][0]["reason"].startswith("RET-5041")
 
 
-async def test_light_stages_can_run_inside_the_ingress(served: str, corpus: Settings, alice: httpx.AsyncClient) -> None:
-    """Design decision 1: a switch, the same answers."""
-    stages = corpus.stages.model_copy(update={"colocate": ("planner", "rechecker", "assembler")})
-    remote = {s: DeploymentHandle(s, graph.APP) for s in ("embedder", "seed_search", "expander", "reranker", "reader")}
+async def test_light_stages_can_run_inside_the_ingress(
+    cluster: Cluster, served: str, corpus: Settings, alice: httpx.AsyncClient
+) -> None:
+    """Design decision 1: a switch, the same answers; and the same again at the ingress's own door."""
+    stages = corpus.stages.model_copy(update={"colocate": get_args(LightStage)})
+    server = corpus.server.model_copy(update={"direct_port": free_port()})
+    remote = {s: DeploymentHandle(s, graph.APP) for s in ("embedder", "reader")}
     app = serve.deployment(Ingress).options(name="ingress", ray_actor_options={"num_cpus": 0.1})
-    bound = app.bind(corpus.model_copy(update={"stages": stages}), remote)
-    await asyncio.to_thread(serve.run, bound, name="colocated", route_prefix="/colocated")
+    settings = corpus.model_copy(update={"stages": stages, "server": server})
+    await asyncio.to_thread(serve.run, app.bind(settings, remote), name="colocated", route_prefix="/colocated")
     try:
-        response = await alice.post("/colocated/v1/search_memory", json={"query": QUERY})
-        assert response.json()["hits"] == (await search(alice))["hits"]
-        assert response.json()["degraded"] == []
+        hits = (await search(alice))["hits"]
+        # From memory and from disk scores agree to the last digits of a float, not in them.
+        expected = [(hit["uri"], pytest.approx(hit["score"], abs=1e-6)) for hit in hits]
+        for url in (f"{served}/colocated", settings.url):
+            response = await alice.post(f"{url}/v1/search_memory", json={"query": QUERY}, headers={"x-request-id": "r"})
+            assert [(hit["uri"], hit["score"]) for hit in response.json()["hits"]] == expected
+            assert response.json()["degraded"] == []
+            assert response.headers["x-request-id"] == "r"
+
+        # Those on the index look whether it is well, as in replicas of their own.
+        def watched() -> bool:
+            found = cluster.scrape().find("index_up", application="colocated")
+            return {sample.labels["stage"] for sample in found} == INDEXED
+
+        await eventually(watched)
     finally:
         await asyncio.to_thread(serve.delete, "colocated")
+    with pytest.raises(httpx.ConnectError):
+        await alice.get(f"{settings.url}/healthz")
 
 
 def test_colocated_stages_have_no_deployment_in_the_graph(corpus: Settings) -> None:

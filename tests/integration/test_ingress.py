@@ -5,7 +5,7 @@ from collections.abc import Callable
 import httpx
 import pytest
 
-from deployments.identity.keys import KeyStore
+from tests.support.keys import Keys
 from tests.support.memories import uri
 
 Make = Callable[..., httpx.AsyncClient]
@@ -123,7 +123,7 @@ async def test_without_a_valid_key_everything_is_401(served: str, path: str, hea
     assert response.headers["www-authenticate"] == "Bearer"
 
 
-async def test_a_key_stops_working_when_it_is_revoked(client: Make, keys: KeyStore) -> None:
+async def test_a_key_stops_working_when_it_is_revoked(client: Make, keys: Keys) -> None:
     mine = client(user_space="user:alice")
     await search(mine, "noodles")
     keys.revoke(mine.headers["authorization"].split("_")[1])

@@ -58,7 +58,7 @@ class Traffic:
 
     Args:
         alice: May search and read.
-        user: May write to corpora.
+        user: May write to corpora, and search the knowledge base.
         nobody: Sends no key.
     """
 
@@ -90,9 +90,15 @@ class Traffic:
             self._sent(self._nobody, 401, search, query="noodles"),
             self._sent(self._nobody, 401, "/memories/search", **wrong),
             self._sent(self._user, 200, "/v1/corpora/web/ingest?wait_ms=60000", **session, pages=[page]),
+            self._sent(self._user, 200, "/v1/kb/search", query_text="what nobody has written of"),
         )
         for _ in range(2):
             await self._sent(self._user, 200, "/v1/corpora/web/retrieve", **retrieve)
+
+    async def burst(self) -> None:
+        """More searches at once than there are places for."""
+        sent = (self._alice.post("/v1/search_memory", json={"query": "noodles"}) for _ in range(100))
+        assert {response.status_code for response in await asyncio.gather(*sent)} == {200, 429}
 
     @staticmethod
     async def _sent(client: httpx.AsyncClient, status: int, path: str, **body: object) -> None:
@@ -102,7 +108,7 @@ class Traffic:
 
 @pytest.fixture(scope="module")
 async def traffic(client: Callable[..., httpx.AsyncClient], alice: httpx.AsyncClient, served: str) -> Traffic:
-    user = client("corpora", user_space="user:alice")
+    user = client("corpora", user_space="user:alice", spaces=("kb",))
     nobody = client()
     nobody.headers.pop("authorization")
     return Traffic(alice, user, nobody)
@@ -119,6 +125,7 @@ async def test_after_traffic_every_rule_and_every_query_of_the_dashboard_has_dat
     """D2, C41, R7."""
     recorded = {rule["record"] for group in rule_groups(ROOT) for rule in group["rules"] if "record" in rule}
     waiting = {*recorded, *queries()}
+    await traffic.burst()
 
     async def complete() -> bool:
         await traffic.round()

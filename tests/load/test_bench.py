@@ -8,7 +8,6 @@ from typer.testing import CliRunner, Result
 
 from contracts.trace import STAGES
 from deployments.cli.app import app
-from deployments.identity.keys import KeyStore
 from deployments.settings import Settings
 from tests.support.graph import Cluster
 
@@ -16,11 +15,6 @@ LOAD = ("--rates", "5,10", "--duration", "3", "--warm-up", "1", "--patience", "6
 # Any machine keeps to these, however busy.
 EASY = {"p95_ms": {"planner": 1e6, "search_memory": 1e6}, "max_degraded": 1.0, "keeps_up": 1e-6}
 IMPOSSIBLE = {**EASY, "p95_ms": {"expander": 1e-6}}
-
-
-@pytest.fixture
-def token(keys: KeyStore) -> str:
-    return keys.create("acme", user_space="user:alice")[0]
 
 
 def bench(settings: Settings, folder: Path, token: str, limits: dict[str, object], *options: str) -> Result:

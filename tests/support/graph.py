@@ -14,11 +14,22 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 from prometheus_client.samples import Sample
 
+from tests.support.keys import Keys
 from tests.support.memories import TENANTS, Memories
 
 if TYPE_CHECKING:
-    from deployments.identity.keys import KeyStore
     from deployments.settings import Settings
+
+
+def rank(item: pytest.Item) -> int:
+    """Where a test stands in a run; those of the same rank keep their order.
+
+    What starts clusters of its own comes before the one of the session takes its share of the machine; then what waits
+    for figures, as Ray's exporter gets slower with each graph of a session.
+    """
+    if item.path.parent.name == "integration" and item.path.name.startswith(("test_cli", "test_multinode")):
+        return 0
+    return 1 if item.path.parent.name == "load" else 2
 
 
 @dataclass(frozen=True)
@@ -69,6 +80,7 @@ def settings(tmp_path_factory: pytest.TempPathFactory) -> "Settings":
             "timeout_ms": 60_000,
             "budgets": budgets,
         },
+        "limits": {"admission": {"target_ms": 20_000, "initial": 48}},
         "corpora": {
             "retrieve": {"timeout_ms": 30_000, "rerank_timeout_ms": 20_000, "switch_timeout_ms": 5_000},
             # Other writers get in soon; and what failed for a moment is tried again soon.
@@ -144,16 +156,14 @@ def served(cluster: Cluster, corpus: "Settings") -> Iterator[str]:
 
 
 @pytest.fixture(scope="session")
-def keys(settings: "Settings") -> Iterator["KeyStore"]:
-    from deployments.identity.keys import KeyStore
-
-    store = KeyStore(settings.keys_path)
-    yield store
-    store.close()
+def keys(settings: "Settings") -> Iterator[Keys]:
+    keys = Keys(settings)
+    yield keys
+    keys.close()
 
 
 @pytest.fixture(scope="session")
-async def client(served: str, keys: "KeyStore") -> AsyncIterator[Callable[..., httpx.AsyncClient]]:
+async def client(served: str, keys: Keys) -> AsyncIterator[Callable[..., httpx.AsyncClient]]:
     """Makes HTTP clients that send a key made for them."""
     clients = []
 

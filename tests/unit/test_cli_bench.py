@@ -41,7 +41,7 @@ async def answer(request: Request) -> Response:
     query = (await request.json())["query"]
     if query == "full":
         body = ErrorBody("r", "RET-4291", "No room.", retryable=True)
-        return Response(msgspec.json.encode(body), 429)
+        return Response(msgspec.json.encode(body), 429, {"Retry-After": "3"})
     if query == "html":
         return Response("<html>", 502)
     return Response(msgspec.json.encode({"request_id": "r", "trace": TRACE, "degraded": (LACKING,), "hits": ()}))
@@ -53,7 +53,11 @@ async def test_answers_and_errors_become_replies(monkeypatch: pytest.MonkeyPatch
     service = Starlette(routes=[Route("/v1/search_memory", answer, methods=["POST"])])
     async with serving(service) as url, over_http(url, "strata_1_2", 2, 10, "first") as ask:
         replies = [await ask(query) for query in ("tea", "full", "html")]
-    assert replies == [Reply(OK, TRACE, (LACKING,)), Reply("429 RET-4291"), Reply("502 not understood")]
+    assert replies == [
+        Reply(OK, TRACE, (LACKING,)),
+        Reply("429 RET-4291", retry_after=3),
+        Reply("502 not understood"),
+    ]
     async with over_http(url, "strata_1_2", 2, 10, "first") as ask:
         assert await ask("tea") == Reply(UNREACHABLE)
 
@@ -107,6 +111,19 @@ async def test_what_never_reports_and_what_others_ask_is_told(monkeypatch: pytes
     assert "10 searches more" in others
 
 
+async def test_searches_between_steps_are_waited_for_and_are_nobody_elses(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Reported late, they would else count in the step after."""
+    monkeypatch.setattr(bench_watch, "_LOOK_S", 0.001)
+    exporter = FakeExporter((5, 5, 5), (15, 15, 15), (16, 16, 16))
+    async with serving(Starlette(routes=[Route("/metrics", exporter.show)])) as url:
+        watch = ServiceWatch([f"{url}/metrics"], None)
+        await watch.begin()
+        watch.expect(1)
+        found = await watch.end(10)
+    assert exporter.looks == 3
+    assert found.notes == ()
+
+
 async def test_metrics_that_cannot_be_had_are_an_error_with_a_remedy() -> None:
     async with serving(Starlette()) as url:
         with pytest.raises(ConfigError) as error:
@@ -139,12 +156,14 @@ def test_cpu_and_memory_are_those_of_the_services_processes(busy: psutil.Process
     assert usage.cores_by_process == {"planner": usage.cores}
     assert 0 < usage.cores < 1.5
     assert usage.memory_mb > 1
+    assert meter.memory() == {"planner": pytest.approx(usage.memory_mb, rel=0.2)}
 
 
 def test_a_process_that_ended_takes_nothing() -> None:
     meter = Meter(list)
     meter.begin()
     assert meter.end() is None
+    assert meter.memory() == {}
 
 
 def test_the_port_of_the_metrics_is_that_of_the_running_service_or_of_the_settings(

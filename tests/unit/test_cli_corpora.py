@@ -9,7 +9,8 @@ from typer.testing import CliRunner, Result
 from contracts.errors import InvalidInput
 from deployments.cli.app import app
 from deployments.cli.corpus_access import dimensions
-from deployments.identity.keys import KeyStore
+from deployments.settings import load
+from tests.support.keys import Keys
 
 WHERE = ("--user", "ann", "--assistant", "helper", "--conversation", "c-1")
 TEA = {"text": "Ann drinks green tea from Hangzhou", "source_id": "tea", "memory_type": "preference"}
@@ -22,7 +23,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "config.yaml").write_text(
         json.dumps({"data_dir": str(tmp_path / "data"), "embedder": {"backend": "deterministic", "dimensions": 32}})
     )
-    keys = KeyStore(tmp_path / "data" / "keys.db")
+    keys = Keys(load(tmp_path / "config.yaml"))
     token, _ = keys.create("local", user_space="user:ann")
     keys.close()
     monkeypatch.setenv("STRATA_API_KEY", token)

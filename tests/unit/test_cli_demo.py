@@ -13,9 +13,9 @@ from contracts.stages import NextActions
 from contracts.trace import Trace
 from deployments.cli import common
 from deployments.cli.demo import ask, key_of, stop_other
-from deployments.identity.keys import KeyStore
 from deployments.lifecycle import Service
 from deployments.settings import parse
+from tests.support.keys import Keys
 
 HIT = RetrievedBlock("strata://shared/x", "L0", 1.0, "c", "shared", "x", None, None, (), False, False, "none", "")
 
@@ -66,7 +66,8 @@ def test_the_demo_makes_a_key_and_keeps_it_while_it_holds(tmp_path: Path) -> Non
     first = key_of(settings)
     assert key_of(settings) == first
     assert common.find_key(settings, None) == first
-    keys = KeyStore(settings.keys_path)
+    keys = Keys(settings)
     assert keys.authenticate(first).account_id == common.ACCOUNT
     keys.revoke(first.split("_")[1])
+    keys.close()
     assert key_of(settings) != first

@@ -4,7 +4,6 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
@@ -84,9 +83,9 @@ def corpora() -> FakeCorpora:
 
 
 @pytest.fixture
-async def client(corpora: FakeCorpora, tmp_path: Path) -> AsyncIterator[httpx.AsyncClient]:
-    keys, metrics = KeyStore(tmp_path / "keys.db"), RequestMetrics()
-    token, _ = keys.create("acme", user_space="user:alice")
+async def client(corpora: FakeCorpora, key_store: KeyStore) -> AsyncIterator[httpx.AsyncClient]:
+    metrics = RequestMetrics()
+    token, _ = await key_store.create("acme", user_space="user:alice")
 
     async def ready() -> Readiness:
         return Readiness(True, {})
@@ -95,7 +94,7 @@ async def client(corpora: FakeCorpora, tmp_path: Path) -> AsyncIterator[httpx.As
     async def unlimited(caller: Caller) -> AsyncIterator[None]:
         yield
 
-    authenticator = await open_authenticator(keys, IdentitySettings(), None, metrics.unauthenticated)
+    authenticator = await open_authenticator(key_store, IdentitySettings(), None, metrics.unauthenticated)
     settings = ServerSettings(max_body_bytes=1024)
     api = Api(None, authenticator, unlimited, ready, settings, metrics)  # type: ignore[arg-type]
     routes = CorporaRoutes(corpora, CorporaHttp(max_body_bytes=200_000, max_writes=2))  # type: ignore[arg-type]
@@ -103,7 +102,6 @@ async def client(corpora: FakeCorpora, tmp_path: Path) -> AsyncIterator[httpx.As
     headers = {"authorization": f"Bearer {token}"}
     async with httpx.AsyncClient(transport=transport, base_url="http://test", headers=headers) as http:
         yield http
-    keys.close()
 
 
 @pytest.mark.parametrize(

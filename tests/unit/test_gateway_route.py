@@ -53,6 +53,9 @@ class FakeMetrics:
     def under_way(self) -> nullcontext[None]:
         return nullcontext()
 
+    def overloaded(self, reason: str) -> None:
+        """Nothing: the route counts its own."""
+
     def ended(self, request: Any, answer: Any, outcome: str, seconds: float) -> None:
         self.outcomes.append(outcome)
 

@@ -7,6 +7,7 @@ from ray.serve.schema import ApplicationStatusOverview, DeploymentStatusOverview
 
 from contracts.errors import ConfigError
 from deployments.graph import _check_port, _failure
+from deployments.settings import ServerSettings
 
 TRACEBACK = """The deployment failed to start 2 times in a row. Error:
 ray::ServeReplica:strata:embedder.initialize_and_get_metadata() (pid=1)
@@ -43,12 +44,13 @@ def test_any_other_failure_is_told_by_its_last_line(message: str, told: str) -> 
     assert "\n" not in answer
 
 
-def test_a_port_that_is_taken_is_named() -> None:
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        taken.listen()
+@pytest.mark.parametrize("field", ["port", "direct_port"])
+def test_a_port_that_is_taken_is_named(field: str) -> None:
+    """Also where the other one would share it: doors of two services must not."""
+    with socket.create_server(("127.0.0.1", 0), reuse_port=True) as taken:
         port = taken.getsockname()[1]
+        server = ServerSettings.model_validate({field: port})
         with pytest.raises(ConfigError, match=str(port)) as caught:
-            _check_port("127.0.0.1", port)
-    assert caught.value.field == "server.port"
-    _check_port("127.0.0.1", port)
+            _check_port(server, field)
+    assert caught.value.field == f"server.{field}"
+    _check_port(server, field)

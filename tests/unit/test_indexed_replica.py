@@ -63,7 +63,7 @@ async def test_an_index_that_stops_answering_shows_and_so_does_its_return(
     await until(lambda: told[-1] is False)
     index.error = None
     await until(lambda: told[-1] is True)
-    replica._looking.cancel()
+    replica.watch.stop()
 
 
 async def test_a_replica_starts_while_the_index_is_down(monkeypatch: pytest.MonkeyPatch, told: list[bool]) -> None:
@@ -71,4 +71,4 @@ async def test_a_replica_starts_while_the_index_is_down(monkeypatch: pytest.Monk
     index.error = RecallFailed("It is down.")
     replica = await opened(monkeypatch, index)
     assert told == [False]
-    replica._looking.cancel()
+    replica.watch.stop()

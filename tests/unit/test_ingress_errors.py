@@ -5,7 +5,6 @@ import json
 import logging
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, nullcontext
-from pathlib import Path
 from typing import Any
 
 import httpx
@@ -26,6 +25,8 @@ from deployments.identity.authenticator import open_authenticator
 from deployments.identity.caller import Caller
 from deployments.identity.config import IdentitySettings
 from deployments.identity.keys import KeyStore
+from deployments.limits.admission import Admission
+from deployments.limits.config import AdmissionConfig
 from deployments.logs import Noted, query_hash
 from deployments.openapi import Readiness, document
 from deployments.settings import ServerSettings
@@ -54,6 +55,9 @@ class FakeMetrics:
 
     def unauthenticated(self, reason: str) -> None:
         self.seen.append(("unauthenticated", reason))
+
+    def overloaded(self, reason: str) -> None:
+        self.seen.append(("overloaded", reason))
 
 
 class FakeService:
@@ -121,23 +125,26 @@ def metrics() -> FakeMetrics:
 
 
 @pytest.fixture
+def admission() -> Admission:
+    return Admission(AdmissionConfig(), most=2)
+
+
+@pytest.fixture
 async def client(
-    service: FakeService, metrics: FakeMetrics, limits: FakeLimits, tmp_path: Path
+    service: FakeService, metrics: FakeMetrics, limits: FakeLimits, admission: Admission, key_store: KeyStore
 ) -> AsyncIterator[httpx.AsyncClient]:
-    keys = KeyStore(tmp_path / "keys.db")
-    token, _ = keys.create("acme", user_space="user:alice")
-    authenticator = await open_authenticator(keys, IdentitySettings(), None, metrics.unauthenticated)
+    token, _ = await key_store.create("acme", user_space="user:alice")
+    authenticator = await open_authenticator(key_store, IdentitySettings(), None, metrics.unauthenticated)
 
     async def ready() -> Readiness:
         return Readiness(False, {"planner": "ok"}, "The index is empty.")
 
     settings = ServerSettings(max_concurrent=2, max_body_bytes=1024, body_timeout_ms=50)
-    api = Api(service, authenticator, limits.admitted, ready, settings, metrics)  # type: ignore[arg-type]
+    api = Api(service, authenticator, limits.admitted, ready, settings, metrics, admission)  # type: ignore[arg-type]
     transport = httpx.ASGITransport(app=api.app())
     headers = {"Authorization": f"Bearer {token}"}
     async with httpx.AsyncClient(transport=transport, base_url="http://test", headers=headers) as http:
         yield http
-    keys.close()
 
 
 async def search(client: httpx.AsyncClient, **body: Any) -> httpx.Response:
@@ -176,6 +183,41 @@ async def test_beyond_max_concurrent_requests_get_429_at_once(client: httpx.Asyn
     assert response.headers["retry-after"] == "1"
     service.gate.set()
     assert [r.status_code for r in await asyncio.gather(*waiting)] == [200, 200]
+    assert (await search(client)).status_code == 200
+
+
+async def test_a_search_without_a_place_is_429_and_counted_and_its_query_not_logged(
+    client: httpx.AsyncClient, admission: Admission, metrics: FakeMetrics, caplog: pytest.LogCaptureFixture
+) -> None:
+    """What is malformed is told so all the same, and reads need no place."""
+    others = [admission.enter() for _ in range(2)]
+    with caplog.at_level(logging.INFO, logger="ray.serve"):
+        response = await search(client, query="my private words")
+    assert (response.status_code, response.json()["code"]) == (429, Overloaded.code)
+    assert int(response.headers["retry-after"]) >= 1
+    assert metrics.seen == [("overloaded", "searches")]
+    (line,) = [record.getMessage() for record in caplog.records]
+    assert json.loads(line)["error"] == Overloaded.code
+    assert "private" not in line
+    for path, code in (("search_memory", 400), ("read_memory", 422)):
+        assert (await client.post(f"/v1/{path}", json={"wrong": 1})).status_code == code
+    admission.leave(others[0], whole=True)
+    assert (await search(client)).status_code == 200
+
+
+async def test_a_search_gives_its_place_back_however_it_ends(
+    client: httpx.AsyncClient, admission: Admission, service: FakeService
+) -> None:
+    admission.enter()
+    for error in (RecallFailed("Down."), RuntimeError("Broken."), None):
+        service.error = error
+        await search(client)
+    service.gate, service.waiting = asyncio.Event(), 1
+    given_up = asyncio.create_task(search(client))
+    await service.full.wait()
+    given_up.cancel()
+    await asyncio.gather(given_up, return_exceptions=True)
+    service.gate = None
     assert (await search(client)).status_code == 200
 
 

@@ -12,7 +12,7 @@ from deployments.k8s import kustomize
 from deployments.k8s.render import GENERATED, drifted, merged, overlaid, overlays, write
 from deployments.k8s.schemas import Schemas, rayservice_schema, strict
 from deployments.k8s.validate import validate
-from tests.support.k8s import CONFIG, FOLDER
+from tests.support.k8s import CONFIG, FOLDER, Manifest
 
 
 def test_every_manifest_of_every_overlay_is_sound(k8s_schemas: Schemas, kustomize_command: list[str]) -> None:
@@ -25,6 +25,15 @@ def test_every_overlay_has_what_a_cluster_needs(kustomize_command: list[str]) ->
         assert {"RayService", "NetworkPolicy", "ServiceAccount", "Ingress", "ConfigMap"} <= kinds
         assert ("PodDisruptionBudget" in kinds) == (name != "small")
         assert ("Elasticsearch" in kinds, "StatefulSet" in kinds) == (name != "small", name == "small")
+
+
+def test_every_process_of_ray_may_be_given_the_variables_of_the_knowledge_base(gpu_manifests: list[Manifest]) -> None:
+    """K8: any of them may be the one that builds the graph."""
+    (service,) = [each for each in gpu_manifests if each["kind"] == "RayService"]
+    cluster = service["spec"]["rayClusterConfig"]
+    for group in (cluster["headGroupSpec"], *cluster["workerGroupSpecs"]):
+        (container,) = group["template"]["spec"]["containers"]
+        assert {"configMapRef": {"name": "strata-knowledge-base", "optional": True}} in container["envFrom"]
 
 
 def test_the_command_prints_what_is_wrong_and_fails(tmp_path: Path, kustomize_command: list[str]) -> None:

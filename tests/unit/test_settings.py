@@ -58,7 +58,8 @@ def test_the_files_have_every_setting() -> None:
         ("server: {port: high}", "server.port"),
         ("server: {port: 70000}", "server.port"),
         ("stages: {planner: {config: {short_querry: 1}}}", "stages.planner.config.short_querry"),
-        ("stages: {colocate: [expander]}", "stages.colocate.0"),
+        ("stages: {colocate: [embedder]}", "stages.colocate.0"),
+        ("stages: {colocate: [reranker], reranker: {config: {kind: cross_encoder}}}", "stages"),
         ("stages: {reader: {deployment: {num_replicas: 0}}}", "stages.reader.deployment.num_replicas"),
         ("scoring: {weights: {vector: 0.7}}", "scoring.weights"),
         ("identity: {jwt: {secret: hush}}", "identity.jwt.secret"),
@@ -192,7 +193,7 @@ def test_folders_mean_the_same_in_every_process(tmp_path: Path, monkeypatch: pyt
     """
     settings = load(write(tmp_path, text), Environment())
     assert settings.index_dir == tmp_path / "data" / "index"
-    assert settings.keys_path == tmp_path / "data" / "keys.db"
+    assert settings.old_keys_path == tmp_path / "data" / "keys.db"
     assert settings.embedder.path == tmp_path / "model"
     assert settings.embedder.cache_dir == tmp_path / "cache"
     assert settings.index.elastic.connection.ca_file == tmp_path / "ca.pem"
@@ -205,6 +206,10 @@ def test_folders_mean_the_same_in_every_process(tmp_path: Path, monkeypatch: pyt
 )
 def test_the_url_is_one_that_a_client_on_this_machine_can_use(host: str, url: str) -> None:
     assert parse({"server": {"host": host}}).url == url
+
+
+def test_clients_on_this_machine_take_the_direct_door_where_there_is_one() -> None:
+    assert parse({"server": {"direct_port": 8001}}).url == "http://127.0.0.1:8001"
 
 
 def test_a_deployment_keeps_the_defaults_of_its_stage_when_one_setting_changes() -> None:

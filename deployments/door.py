@@ -1,0 +1,111 @@
+"""The ingress's own door: HTTP straight to it, beside Serve's proxy.
+
+The proxy hands every request on over gRPC, and the ingress fetches the body from it by one more call; that takes longer
+than several stages do. Here there is nothing in between. What Serve does for a request there is done here: work that
+nobody waits for any more is cancelled, and a replica that stops answers first what it has begun.
+"""
+
+import asyncio
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+
+import uvicorn
+from ray.serve._private.http_util import RequestIdMiddleware
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from contracts.errors import ConfigError
+from deployments.proxy import Edge
+
+# How long requests under way get when the door closes.
+_GRACE_S = 10
+# As Serve's proxy keeps idle connections.
+_KEEP_ALIVE_S = 90
+
+
+class Door:
+    """An HTTP server in the event loop that it is constructed in.
+
+    Ingresses on one machine may listen at the same port: the kernel spreads connections over them, and one that takes
+    the place of another need not wait for it.
+
+    Args:
+        app: What answers.
+        host: Address to listen on.
+        port: The same.
+
+    Raises:
+        ConfigError: Somebody else listens there.
+    """
+
+    def __init__(self, app: ASGIApp, host: str, port: int) -> None:
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        try:
+            listener = socket.create_server((host, port), family=family, reuse_port=True)
+        except OSError as error:
+            raise ConfigError(
+                f"{host}:{port} can't be listened on: {error.strerror}.",
+                field="server.direct_port",
+                remedy="Take another port.",
+            ) from None
+        config = uvicorn.Config(
+            Edge(RequestIdMiddleware(Attended(app))),
+            lifespan="off",
+            log_config=None,
+            log_level="critical",
+            access_log=False,
+            server_header=False,
+            timeout_keep_alive=_KEEP_ALIVE_S,
+            timeout_graceful_shutdown=_GRACE_S,
+        )
+        self._server = _Server(config)
+        self._serving = asyncio.create_task(self._server.serve([listener]))
+
+    async def close(self) -> None:
+        """Take no more requests, and wait until those under way are answered."""
+        self._server.should_exit = True
+        await self._serving
+
+
+class _Server(uvicorn.Server):
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """Those of the process are Serve's."""
+        yield
+
+
+class Attended:
+    """Cancels the work on a request when its client hangs up.
+
+    Args:
+        app: What works.
+    """
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer, unless nobody waits for it any more."""
+        inbox: asyncio.Queue[Message] = asyncio.Queue(1)
+        answered = False
+
+        async def answer(message: Message) -> None:
+            nonlocal answered
+            answered = message["type"] == "http.response.body" and not message.get("more_body", False)
+            await send(message)
+
+        async def attend() -> None:
+            while (message := await receive())["type"] != "http.disconnect":
+                await inbox.put(message)
+
+        work: asyncio.Future[None] = asyncio.ensure_future(self._app(scope, inbox.get, answer))
+        client = asyncio.create_task(attend())
+        try:
+            await asyncio.wait((work, client), return_when=asyncio.FIRST_COMPLETED)
+            if work.done() or answered:
+                await work
+        finally:
+            for task in (work, client):
+                task.cancel()
+                with suppress(asyncio.CancelledError):
+                    await task
