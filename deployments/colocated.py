@@ -1,18 +1,19 @@
-"""Light stages inside the ingress: a hop less each, and one index for all of them with what it holds in memory."""
+"""Stages inside the ingress: a hop less each, and one index for all of them with what it holds in memory."""
 
 import asyncio
 from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
-from contracts.errors import StageTimeout
-from contracts.ports import ReadableIndex
+from contracts.errors import StageError
+from contracts.ports import Embedder, ReadableIndex
 from contracts.records import ModelRef
 from contracts.stages import Stage
 from deployments.backends import open_reader
 from deployments.bounded import Bounded
 from deployments.settings import Settings
 from deployments.stage_settings import INDEXED
+from deployments.stages.embedder import open_embedder
 from deployments.stages.indexed import IndexWatch, ask_meta, ask_recall
 from stages.assembler import Assembler
 from stages.expander import Expander
@@ -28,11 +29,15 @@ class Colocated:
     Args:
         stages: By name.
         index: What those on the index have in common; ``None`` when there are none.
+        embedder: The model, where the embedder is among them.
     """
 
-    def __init__(self, stages: Mapping[str, Stage[Any, Any]], index: ReadableIndex | None) -> None:
+    def __init__(
+        self, stages: Mapping[str, Stage[Any, Any]], index: ReadableIndex | None, embedder: Embedder | None
+    ) -> None:
         self.stages = stages
         self._index = index
+        self._embedder = embedder
         self._watches: list[IndexWatch] = []
 
     @classmethod
@@ -40,30 +45,42 @@ class Colocated:
         """Make them, and ask the index once.
 
         Raises:
-            ConfigError: The index can't be opened.
+            ConfigError: The index can't be opened, or the model not be loaded.
         """
         on_index = [name for name in settings.stages.colocate if name in INDEXED]
         index = await open_reader(settings.data_dir, settings.index) if on_index else None
         stages: dict[str, Stage[Any, Any]] = {
-            name: Bounded(name, _stage(name, settings, index)) for name in settings.stages.colocate
+            name: Bounded(name, _stage(name, settings, index))
+            for name in settings.stages.colocate
+            if name != "embedder"
         }
-        made = cls(stages, index)
+        embedder = None
+        if "embedder" in settings.stages.colocate:
+            embedder, batched = await open_embedder(settings.embedder)
+            batched.set_limit(settings.stages.embedder.batch.limit)
+            stages["embedder"] = Bounded("embedder", batched)
+        made = cls(stages, index, embedder)
         if index is not None:
             made._watches = [IndexWatch(name, partial(_ASKED.get(name, ask_meta), index)) for name in on_index]
             await asyncio.gather(*(watch.start() for watch in made._watches))
         return made
 
-    async def describe(self, seconds: float) -> ModelRef | None:
-        """As ``RemoteStage.describe`` of the seed search: the model of the index's vectors; ``None`` while it is empty.
+    async def describe(self, seconds: float) -> dict[str, ModelRef | BaseException | None]:
+        """Of seed search and embedder, where they are here, what ``RemoteStage.describe`` says, or why not.
 
-        Raises:
-            StageError: The index did not answer.
+        Args:
+            seconds: How long it may take.
         """
-        try:
-            async with asyncio.timeout(seconds):
-                return await self._index.model() if self._index is not None else None
-        except TimeoutError:
-            raise StageTimeout("The index did not answer in time.", stage="seed_search") from None
+        said: dict[str, ModelRef | BaseException | None] = {}
+        if self._embedder is not None:
+            said["embedder"] = self._embedder.model
+        if "seed_search" in self.stages and self._index is not None:
+            try:
+                async with asyncio.timeout(seconds):
+                    said["seed_search"] = await self._index.model()
+            except (StageError, TimeoutError) as error:
+                said["seed_search"] = error
+        return said
 
 
 _ASKED = {"seed_search": ask_recall, "expander": ask_recall}

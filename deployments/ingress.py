@@ -168,13 +168,12 @@ class Ingress:
         return Readiness(not reason, states, reason)
 
     async def _describe(self, seconds: float) -> dict[str, ModelRef | BaseException | None]:
-        """What each remote stage, and the seed search wherever it runs, says of itself, or why it does not."""
+        """What each remote stage, and seed search and embedder wherever they run, say of themselves, or why not."""
         asked = {name: stage.describe(seconds) for name, stage in self._remote.items()}
         if self._ingest:
             asked[IngestReplica.name] = self._ingest.describe(seconds)
-        if "seed_search" in self._colocated.stages:
-            asked["seed_search"] = self._colocated.describe(seconds)
-        return dict(zip(asked, await asyncio.gather(*asked.values(), return_exceptions=True), strict=True))
+        said = dict(zip(asked, await asyncio.gather(*asked.values(), return_exceptions=True), strict=True))
+        return said | await self._colocated.describe(seconds)
 
 
 def _wrong(error: BaseException) -> str:

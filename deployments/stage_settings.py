@@ -12,9 +12,9 @@ from stages.rechecker import RecheckerConfig
 from stages.reranker import RerankerConfig
 from stages.seed_search import SeedSearchConfig
 
-LightStage = Literal["planner", "seed_search", "expander", "rechecker", "reranker", "assembler"]
+ColocatedStage = Literal["planner", "embedder", "seed_search", "expander", "rechecker", "reranker", "assembler"]
 # Those of them that read the index.
-INDEXED: frozenset[LightStage] = frozenset(("seed_search", "expander", "rechecker"))
+INDEXED: frozenset[ColocatedStage] = frozenset(("seed_search", "expander", "rechecker"))
 
 
 class Strict(BaseModel):
@@ -161,10 +161,11 @@ class ReaderSettings(Strict):
 class StagesSettings(Strict):
     """Every stage of the graph, the reader of the second walk among them."""
 
-    colocate: tuple[LightStage, ...] = Field(
+    colocate: tuple[ColocatedStage, ...] = Field(
         (),
-        description="Light stages that run inside the ingress: a hop less each, but scaled with it. Those on the index "
-        "share what it holds in memory. The reranker is light while its kind is none.",
+        description="Stages that run inside the ingress: a hop less each, but scaled with it. Those on the index share "
+        "what it holds in memory; the embedder's model is loaded into each ingress; the reranker is one only while its "
+        "kind is none.",
     )
     planner: PlannerSettings = PlannerSettings()
     embedder: EmbedderSettings = EmbedderSettings()
@@ -178,5 +179,5 @@ class StagesSettings(Strict):
     @model_validator(mode="after")
     def _light(self) -> Self:
         if "reranker" in self.colocate and self.reranker.config.kind != "none":
-            raise ValueError("colocate names the reranker, which is light only while its kind is none")
+            raise ValueError("colocate names the reranker, which it may only while its kind is none")
         return self

@@ -182,7 +182,7 @@ def memory(available: int) -> Finding:
     found = f"{available / _GB:.1f} GB free"
     if available >= _MEMORY_GB * _GB:
         return Finding("memory", "ok", found)
-    return Finding("memory", "missing", found, f"Free {_MEMORY_GB} GB, or co-locate light stages in the settings")
+    return Finding("memory", "missing", found, f"Free {_MEMORY_GB} GB, or co-locate stages in the settings")
 
 
 def _disk(folder: Path) -> Finding:

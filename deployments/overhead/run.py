@@ -22,7 +22,7 @@ from contracts.trace import STAGES
 from deployments.lifecycle import free_port
 from deployments.server import stop_at_end_of_input, stop_on_signals, with_port
 from deployments.settings import Settings, load
-from deployments.stage_settings import LightStage
+from deployments.stage_settings import ColocatedStage
 from evaluation.load.generator import OK, Ask
 from stages.run import StageBudget
 
@@ -113,7 +113,7 @@ def _with_door(settings: Settings) -> Settings:
 
 
 def _colocated(settings: Settings) -> Settings:
-    light = set(get_args(LightStage)) - ({"reranker"} if settings.stages.reranker.config.kind != "none" else set())
+    light = set(get_args(ColocatedStage)) - ({"reranker"} if settings.stages.reranker.config.kind != "none" else set())
     stages = settings.stages.model_copy(update={"colocate": tuple(sorted(light))})
     return settings.model_copy(update={"stages": stages})
 

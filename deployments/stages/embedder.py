@@ -3,6 +3,7 @@
 import asyncio
 from typing import Any
 
+from contracts.ports import Embedder
 from contracts.records import ModelRef
 from contracts.stages import EmbedRequest, QueryVectors
 from deployments.batching import BatchedEmbedder, check_batch
@@ -13,6 +14,17 @@ from models.load import load_embedder
 from stages.embedder import EmbedderStage
 
 
+async def open_embedder(config: EmbedderModelConfig) -> tuple[Embedder, BatchedEmbedder]:
+    """Load a model, which embeds once in doing so: the model, and the stage that it makes for many requests at once.
+
+    Raises:
+        ConfigError: The model can't be found or loaded.
+    """
+    metrics = ModelMetrics(EmbedderReplica.name)
+    embedder = await asyncio.to_thread(load_embedder, config, cached=metrics.cached)
+    return embedder, BatchedEmbedder(EmbedderStage(embedder), 1, metrics.queued)
+
+
 class EmbedderReplica(StageReplica[EmbedRequest, QueryVectors]):
     """The embedder."""
 
@@ -20,10 +32,8 @@ class EmbedderReplica(StageReplica[EmbedRequest, QueryVectors]):
     request_type = EmbedRequest
 
     async def open(self, config: EmbedderModelConfig) -> BatchedEmbedder:
-        """Load the model, which embeds once in doing so."""
-        metrics = ModelMetrics(self.name)
-        self._embedder = await asyncio.to_thread(load_embedder, config, cached=metrics.cached)
-        self._batched = BatchedEmbedder(EmbedderStage(self._embedder), 1, metrics.queued)
+        """Load the model."""
+        self._embedder, self._batched = await open_embedder(config)
         return self._batched
 
     def reconfigure(self, batch: dict[str, Any]) -> None:

@@ -22,7 +22,7 @@ from deployments.ingress import Ingress
 from deployments.lifecycle import free_port
 from deployments.local import open_local
 from deployments.settings import Settings
-from deployments.stage_settings import INDEXED, LightStage
+from deployments.stage_settings import INDEXED, ColocatedStage
 from deployments.stages.base import StageReplica
 from deployments.transport import RemoteStage
 from tests.integration.conftest import Cluster, eventually
@@ -163,13 +163,13 @@ async def test_the_callers_timeout_holds_and_the_planner_degrades(
     assert answer["degraded"][0]["reason"].startswith("RET-5041")
 
 
-async def test_light_stages_can_run_inside_the_ingress(
+async def test_all_stages_of_a_search_can_run_inside_the_ingress(
     cluster: Cluster, served: str, corpus: Settings, alice: httpx.AsyncClient
 ) -> None:
     """Design decision 1: a switch, the same answers; and the same again at the ingress's own door."""
-    stages = corpus.stages.model_copy(update={"colocate": get_args(LightStage)})
+    stages = corpus.stages.model_copy(update={"colocate": get_args(ColocatedStage)})
     server = corpus.server.model_copy(update={"direct_port": free_port()})
-    remote = {s: DeploymentHandle(s, graph.APP) for s in ("embedder", "reader")}
+    remote = {"reader": DeploymentHandle("reader", graph.APP)}
     app = serve.deployment(Ingress).options(name="ingress", ray_actor_options={"num_cpus": 0.1})
     settings = corpus.model_copy(update={"stages": stages, "server": server})
     await asyncio.to_thread(serve.run, app.bind(settings, remote), name="colocated", route_prefix="/colocated")

@@ -58,7 +58,7 @@ def test_the_files_have_every_setting() -> None:
         ("server: {port: high}", "server.port"),
         ("server: {port: 70000}", "server.port"),
         ("stages: {planner: {config: {short_querry: 1}}}", "stages.planner.config.short_querry"),
-        ("stages: {colocate: [embedder]}", "stages.colocate.0"),
+        ("stages: {colocate: [reader]}", "stages.colocate.0"),
         ("stages: {colocate: [reranker], reranker: {config: {kind: cross_encoder}}}", "stages"),
         ("stages: {reader: {deployment: {num_replicas: 0}}}", "stages.reader.deployment.num_replicas"),
         ("scoring: {weights: {vector: 0.7}}", "scoring.weights"),
