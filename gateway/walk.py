@@ -23,7 +23,7 @@ import msgspec
 from contracts.context import RequestContext
 from contracts.deadline import Deadline
 from contracts.errors import RecallFailed
-from contracts.filters import Filter
+from contracts.filters import Filter, predicate
 from contracts.hits import NodeHit
 from contracts.query import TypedQuery
 from contracts.stages import (
@@ -147,10 +147,11 @@ class Walk:
         result = await self._reader(ctx, deadline, request)
         read = {block.uri: (block, node) for block, node in zip(result.blocks, result.nodes, strict=True)}
         found = ((hit, score, *read[hit.uri]) for hit, score in hits if hit.uri in read)
+        shows = predicate(condition)
         return [
             Memory(node, self._redactor.shown(hit.name, "L0"), block.abstract or "", block.content_excerpt, score)
             for hit, score, block, node in found
-            if block.content_excerpt and node.satisfies(condition)
+            if block.content_excerpt and shows(node.get)
         ]
 
 

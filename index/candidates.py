@@ -54,10 +54,6 @@ class Candidates:
         self._shown.update(zip(keys, shown, strict=True))
         self._texts.update(zip(keys, texts, strict=True))
 
-    def groups(self) -> set[tuple[str, str]]:
-        """The accounts and kinds of all candidates: those whose statistics scoring needs."""
-        return {key[:2] for key in self._texts}
-
     def score(self, terms: Analysis, statistics: Callable[[str, str], Statistics], config: BM25Config) -> None:
         """Give every candidate its coverage, and keep the ``limit`` best of the keyword recall.
 

@@ -10,6 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from contracts.context import RequestContext
 from contracts.deadline import Deadline
 from contracts.errors import InvalidUri
+from contracts.filters import predicate
 from contracts.hits import Relation, RetrievedBlock
 from contracts.ports import ContentStore, NodeMeta, RelationStore, SearchIndex
 from contracts.scope import system_filter
@@ -88,8 +89,8 @@ class Reader:
         """Live metadata of the URIs the caller may read, in the order asked; of other spaces none is looked up."""
         wanted = [uri for uri in dict.fromkeys(map(_canonical, uris)) if uri and ctx.may_see(space_of(uri))]
         nodes = await self._index.meta(ctx.account_id, wanted) if wanted else {}
-        visible = system_filter(ctx)
-        return {uri: node for uri in wanted if (node := nodes.get(uri)) and node.satisfies(visible)}
+        visible = predicate(system_filter(ctx))
+        return {uri: node for uri in wanted if (node := nodes.get(uri)) and visible(node.get)}
 
     async def _revision(self, account_id: str, *, describe: bool) -> str:
         return await self._index.revision(account_id) if describe else ""

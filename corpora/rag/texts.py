@@ -5,6 +5,7 @@ from typing import NamedTuple
 
 from contracts.context import RequestContext
 from contracts.deadline import Deadline
+from contracts.filters import predicate
 from contracts.hits import RetrievedBlock
 from contracts.ports import NodeMeta
 from contracts.stages import ReadRequest, ReadResult, Stage
@@ -37,10 +38,11 @@ class Texts:
             StageError: The reader did not answer.
         """
         result = await self._reader(ctx, deadline, ReadRequest(tuple(hit.uri for hit in ranked), "L2", describe=True))
+        shows = predicate(query.condition)
         shown = {
             block.uri: (block, node)
             for block, node in zip(result.blocks, result.nodes, strict=True)
-            if block.content_excerpt and node.satisfies(query.condition)
+            if block.content_excerpt and shows(node.get)
         }
         hits = [_hit(hit, *shown[hit.uri]) for hit in ranked if hit.uri in shown]
         return Read(hits, result.revision)
