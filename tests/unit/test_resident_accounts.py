@@ -41,12 +41,12 @@ async def found(index: EmbeddedIndex, account_id: str, text: str = "harbour") ->
 async def test_an_account_comes_into_memory_once_it_was_asked_for_often_enough(index: EmbeddedIndex) -> None:
     await put(index, "acme", "a")
     assert accounts(index).get("acme") is None
-    loading = accounts(index)._known["acme"].loading
-    assert loading is None
+    account = accounts(index)._known["acme"]
+    assert account.loading is None
     await found(index, "acme")
-    loading = accounts(index)._known["acme"].loading
-    assert loading is not None
-    await loading
+    # It may be there already: reading it goes on beside the recall.
+    if account.loading:
+        await account.loading
     assert accounts(index).get("acme") is not None
 
 
