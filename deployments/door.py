@@ -48,8 +48,9 @@ class Door:
                 field="server.direct_port",
                 remedy="Take another port.",
             ) from None
+        self._attended = Attended(app)
         config = uvicorn.Config(
-            Edge(RequestIdMiddleware(Attended(app))),
+            Edge(RequestIdMiddleware(self._attended)),
             lifespan="off",
             log_config=None,
             log_level="critical",
@@ -60,6 +61,11 @@ class Door:
         )
         self._server = _Server(config)
         self._serving = asyncio.create_task(self._server.serve([listener]))
+
+    @property
+    def under_way(self) -> int:
+        """Requests that are not answered yet."""
+        return self._attended.under_way
 
     async def close(self) -> None:
         """Take no more requests, and wait until those under way are answered."""
@@ -82,6 +88,7 @@ class Attended:
     """
 
     def __init__(self, app: ASGIApp) -> None:
+        self.under_way = 0
         self._app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -100,11 +107,13 @@ class Attended:
 
         work: asyncio.Future[None] = asyncio.ensure_future(self._app(scope, inbox.get, answer))
         client = asyncio.create_task(attend())
+        self.under_way += 1
         try:
             await asyncio.wait((work, client), return_when=asyncio.FIRST_COMPLETED)
             if work.done() or answered:
                 await work
         finally:
+            self.under_way -= 1
             for task in (work, client):
                 task.cancel()
                 with suppress(asyncio.CancelledError):

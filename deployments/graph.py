@@ -66,7 +66,7 @@ def build(settings: Settings, *, variant: Variant = _as_it_is) -> Application:
     """
     stages, scoring = settings.stages, settings.scoring
     index = (settings.data_dir, settings.index)
-    bind = partial(_bind, variant)
+    bind = partial(_bind, variant, settings.ray.wire)
     graph = {
         "planner": bind(PlannerReplica, stages.planner.deployment, stages.planner.config),
         "embedder": bind(EmbedderReplica, stages.embedder.deployment, settings.embedder, batch=stages.embedder.batch),
@@ -185,6 +185,7 @@ def _start_ray(settings: Settings) -> None:
 
 def _bind(
     variant: Variant,
+    wire: bool,
     replica: type[StageReplica[Any, Any]],
     deployment: DeploymentSettings,
     *args: object,
@@ -193,15 +194,16 @@ def _bind(
     options = deployment.options()
     if batch:
         options["user_config"] = batch.model_dump()
-    return _deployment(variant(replica), replica.name, options).bind(*args)
+    return _deployment(variant(replica), replica.name, options).bind(*args, places=deployment.places(wire))
 
 
 def _ledger(settings: Settings) -> Application | None:
     """One replica, and never two: an update stops the old one first."""
     if not settings.limits.active:
         return None
-    options = DeploymentSettings(num_replicas=1, max_surge_percent=0).options()
-    return _deployment(LimitsReplica, LimitsReplica.name, options).bind(settings.limits)
+    deployment = DeploymentSettings(num_replicas=1, max_surge_percent=0)
+    ledger = _deployment(LimitsReplica, LimitsReplica.name, deployment.options())
+    return ledger.bind(settings.limits, places=deployment.places(settings.ray.wire))
 
 
 def _ingest(settings: Settings, embedder: Application) -> Application | None:

@@ -49,6 +49,7 @@ from deployments.metrics import ChainMetrics, RequestMetrics
 from deployments.openapi import Readiness
 from deployments.service import Service
 from deployments.settings import Settings
+from deployments.scaling import BY_WIRE
 from deployments.transport import RemoteStage
 from stages.chain import Chain, Stages
 
@@ -124,8 +125,9 @@ class Ingress:
             metrics,
             Admission(settings.limits.admission, settings.server.max_concurrent, metrics.search_places),
         )
-        # The first call of a handle finds the replicas and connects; no search shall wait for that.
+        # No search shall wait until replicas are found and connected to.
         await self._describe(_WARM_UP_S)
+        await asyncio.gather(*(stage.connect() for stage in self._remote.values()))
 
     def __serve_build_asgi_app__(self) -> FastAPI:
         """Called by Serve once the constructor is done."""
@@ -138,6 +140,10 @@ class Ingress:
         """Called by Serve before it stops the replica."""
         if self._door:
             await self._door.close()
+
+    def record_autoscaling_stats(self) -> dict[str, float]:
+        """Asked by Serve; for ``deployments.scaling.by_calls``."""
+        return {BY_WIRE: self._door.under_way if self._door else 0}
 
     async def check_health(self) -> None:
         """Serve replaces an ingress whose event loop does not get to this."""

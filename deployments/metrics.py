@@ -205,6 +205,21 @@ class StageMetrics:
         self._errors.add(1, self._stage, code)
 
 
+class WireMetrics:
+    """What waits in front of a stage.
+
+    Args:
+        stage: The stage's name.
+    """
+
+    def __init__(self, stage: str) -> None:
+        self._waiting = InFlight("stage_waiting", "Calls that wait for a place in a replica.", {"stage": stage})
+
+    def waiting(self) -> AbstractContextManager[None]:
+        """Put around the wait of a call."""
+        return self._waiting.one()
+
+
 class IndexMetrics:
     """A stage's view of the index.
 

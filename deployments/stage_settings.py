@@ -4,6 +4,7 @@ from typing import Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
+from deployments.wire.places import Places
 from stages.assembler import AssemblerConfig
 from stages.expander import ExpanderConfig
 from stages.planner import PlannerConfig
@@ -61,11 +62,16 @@ class DeploymentSettings(Strict):
         100, ge=0, le=100, description="Extra replicas in an update; 0 stops the old one first: a gap for a single one."
     )
 
+    def places(self, wire: bool) -> Places | None:
+        """How many calls a replica takes by the wire, where there is one."""
+        return Places(self.max_ongoing_requests, self.max_queued_requests) if wire else None
+
     def options(self) -> dict[str, Any]:
         """Keyword arguments of ``Deployment.options``."""
         scale: dict[str, Any] = {"num_replicas": self.num_replicas}
         if self.autoscaling:
-            scale = {"autoscaling_config": self.autoscaling.model_dump()}
+            policy = {"policy_function": "deployments.scaling:by_calls"}
+            scale = {"autoscaling_config": {**self.autoscaling.model_dump(), "policy": policy}}
         return {
             **scale,
             "ray_actor_options": {"num_cpus": self.num_cpus, "num_gpus": self.num_gpus},

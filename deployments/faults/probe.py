@@ -80,7 +80,7 @@ class Matrix:
         """Give a stage a fault, call, and wait until the graph is well again."""
         stage, fault = expected.stage, expected.fault
         deadline = self._deadline_ms(stage)
-        places = getattr(self._settings.stages, stage).deployment.max_ongoing_requests
+        places = getattr(self._settings.stages, stage).deployment.places(wire=True)
         await self._well(stage)
         late = min(deadline, self._budget_ms(stage)) + _LATE_MS
         async with self._switches.fault(stage, fault, ms=round(late), places=places):

@@ -18,10 +18,13 @@ from contracts.deadline import Deadline
 from contracts.stages import Stage
 from deployments.faults.matrix import Fault
 from deployments.stages.base import StageReplica
-from deployments.transport import connect
+from deployments.transport import connect, lines_to
+from deployments.wire.places import Places
 
 # Long enough that only a cancellation ends it.
 _MINUTE = 60.0
+# A call that takes a place until it is cancelled.
+_HOLD = b"hold"
 # 0xc1 is the one byte that MessagePack never uses.
 _GARBAGE = b"\x00\xc1 no msgpack"
 
@@ -45,6 +48,8 @@ class Faulty(StageReplica[Any, Any]):
 
     async def __call__(self, payload: bytes) -> bytes:
         """Answer one call of the transport."""
+        if payload == _HOLD:
+            await self._hang(asyncio.Event().wait())
         reply = await super().__call__(payload)
         return _GARBAGE if self._fault == "garbage" else reply
 
@@ -57,13 +62,13 @@ class Faulty(StageReplica[Any, Any]):
         """
         self._fault, self._ms = fault, ms
 
-    async def hold(self) -> None:
-        """Take the place of a call until this one is cancelled."""
-        await self._hang(asyncio.Event().wait())
-
     async def stuck(self) -> int:
-        """Calls that hang now, or hold a place."""
+        """Calls that hang now."""
         return self._stuck
+
+    async def taken(self) -> int:
+        """Places that are taken now."""
+        return self._listener.under_way if self._listener else 0
 
     async def _fail(self) -> None:
         match self._fault:
@@ -101,17 +106,19 @@ class Switches:
         self._handles = {stage: connect(DeploymentHandle(stage, app)) for stage in stages}
 
     @asynccontextmanager
-    async def fault(self, stage: str, fault: Fault, *, ms: int = 0, places: int = 0) -> AsyncIterator[None]:
+    async def fault(
+        self, stage: str, fault: Fault, *, ms: int = 0, places: Places | None = None
+    ) -> AsyncIterator[None]:
         """Within the block the stage fails. A killed one has come back without the fault, or will.
 
         Args:
             stage: Which.
             fault: How.
             ms: How slow is slow.
-            places: ``max_ongoing_requests`` of the stage, for ``queue full``.
+            places: Of the stage, for ``queue full``.
         """
         inject = self._handles[stage].options(method_name="inject")
-        if fault == "queue full":
+        if fault == "queue full" and places:
             async with self._full(stage, places):
                 yield
             return
@@ -127,27 +134,20 @@ class Switches:
         return cast(int, await self._handles[stage].options(method_name="stuck").remote())
 
     @asynccontextmanager
-    async def _full(self, stage: str, places: int) -> AsyncIterator[None]:
-        """Take all places of a replica: real calls, so that Serve's own limits are what refuses."""
-        hold = self._handles[stage].options(method_name="hold")
-        calls: list[asyncio.Future[None]] = []
+    async def _full(self, stage: str, places: Places) -> AsyncIterator[None]:
+        """Take all places of a replica: real calls, so that its own limits are what refuses."""
+        lines, taken = lines_to(self._handles[stage]), self._handles[stage].options(method_name="taken")
+        await lines.look()
+        line = lines.best()
+        if line is None:
+            raise RuntimeError("The replica does not listen.")
+        calls = [asyncio.create_task(line.call(_HOLD)) for _ in range(places.running + places.waiting)]
         try:
-            # One after the other: several at once would fill the queue of this caller.
-            for taken in range(places):
-                calls.append(asyncio.ensure_future(_call(hold)))
-                # The last one leaves no place to ask.
-                while taken + 1 < places and await self.stuck(stage) <= taken:  # noqa: ASYNC110 -- in another process
-                    await asyncio.sleep(0)
+            while await taken.remote() < len(calls):  # noqa: ASYNC110 -- in another process
+                await asyncio.sleep(0)
             yield
         finally:
             for call in calls:
                 call.cancel()
             await asyncio.gather(*calls, return_exceptions=True)
-
-
-async def _call(handle: DeploymentHandle[Any]) -> None:
-    response = handle.remote()
-    try:
-        await response
-    finally:
-        response.cancel()
+            line.leave()

@@ -138,15 +138,19 @@ def applications(settings: Settings, embedder: Application) -> Application | Non
         settings: All of them.
         embedder: The graph's, which serves both where they want the same model.
     """
-    config, serving = settings.knowledge_base, settings.knowledge_base.serving
+    config, serving, wire = settings.knowledge_base, settings.knowledge_base.serving, settings.ray.wire
     if not config.enabled:
         return None
     if config.embedder.model_dump() != settings.embedder.model_dump():
         batch = {"user_config": serving.batch.model_dump()}
-        embedder = _deployment(KbEmbedderReplica, serving.embedder, batch).bind(config.embedder)
-    seeds = _deployment(KbSeedSearchReplica, serving.seed_search).bind(*location(settings), SEEDS, settings.scoring)
+        own = _deployment(KbEmbedderReplica, serving.embedder, batch)
+        embedder = own.bind(config.embedder, places=serving.embedder.places(wire))
+    seeds = _deployment(KbSeedSearchReplica, serving.seed_search).bind(
+        *location(settings), SEEDS, settings.scoring, places=serving.seed_search.places(wire)
+    )
     index = _deployment(KbIndexReplica, serving.index).bind(settings, embedder)
-    return _deployment(KnowledgeBaseReplica, serving.deployment).bind(settings, embedder, seeds, index)
+    places = serving.deployment.places(wire)
+    return _deployment(KnowledgeBaseReplica, serving.deployment).bind(settings, embedder, seeds, index, places=places)
 
 
 def _deployment(

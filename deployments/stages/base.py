@@ -4,6 +4,7 @@ from abc import ABC, abstractmethod
 from typing import Any, ClassVar, Generic, TypeVar
 
 import msgspec
+from ray.util import get_node_ip_address
 
 from contracts.context import RequestContext
 from contracts.deadline import Deadline
@@ -12,10 +13,17 @@ from contracts.records import ModelRef
 from contracts.stages import Stage
 from deployments.bounded import Bounded
 from deployments.logs import log_unexpected
+from deployments.metrics import WireMetrics
+from deployments.scaling import BY_WIRE
 from deployments.transport import encode_error, encode_result
+from deployments.wire.listener import Address, Listener
+from deployments.wire.places import Places
 
 In = TypeVar("In")
 Out = TypeVar("Out")
+
+# How long calls under way get when a replica goes; less than Serve gives it.
+_GRACE_S = 8.0
 
 
 class StageReplica(ABC, Generic[In, Out]):
@@ -25,14 +33,24 @@ class StageReplica(ABC, Generic[In, Out]):
 
     Args:
         args: For ``open`` of the subclass.
+        places: How many calls it takes by the wire; ``None``: calls come by Serve's handles alone.
     """
 
     name: ClassVar[str]
     request_type: ClassVar[Any]
+    _listener: Listener | None = None
 
-    async def __init__(self, *args: Any) -> None:  # type: ignore[misc]  # Serve awaits it
+    async def __init__(self, *args: Any, places: Places | None = None) -> None:  # type: ignore[misc]  # Serve awaits it
         self._decoder = msgspec.msgpack.Decoder(tuple[RequestContext, Deadline, self.request_type])  # type: ignore[name-defined]
         self._stage: Stage[In, Out] = Bounded(self.name, await self.open(*args))
+        if places:
+            self._listener = Listener(self, places, WireMetrics(self.name).waiting)
+            await self._listener.open(get_node_ip_address())
+
+    async def __del__(self) -> None:
+        """Awaited by Serve before the replica goes."""
+        if self._listener:
+            await self._listener.close(_GRACE_S)
 
     @abstractmethod
     async def open(self, *args: Any, **kwargs: Any) -> Stage[In, Out]:
@@ -48,6 +66,14 @@ class StageReplica(ABC, Generic[In, Out]):
             # Raised, it would go to Serve's log with its message, which may hold text of the request.
             log_unexpected(error, self.name)
             return encode_error(StageFailed("The stage failed.", stage=self.name))
+
+    async def address(self) -> Address | None:
+        """Where it listens; asked by callers."""
+        return self._listener.address() if self._listener else None
+
+    def record_autoscaling_stats(self) -> dict[str, float]:
+        """Asked by Serve; for ``deployments.scaling.by_calls``."""
+        return {BY_WIRE: self._listener.under_way if self._listener else 0}
 
     async def describe(self) -> ModelRef | None:
         """Asked by ``/readyz``: a replica answers once it is up, and says which model its vectors are of, if any."""
