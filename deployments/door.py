@@ -8,7 +8,8 @@ nobody waits for any more is cancelled, and a replica that stops answers first w
 import asyncio
 import socket
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
+from typing import cast
 
 import uvicorn
 from ray.serve._private.http_util import RequestIdMiddleware
@@ -93,28 +94,44 @@ class Attended:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer, unless nobody waits for it any more."""
-        inbox: asyncio.Queue[Message] = asyncio.Queue(1)
-        answered = False
+        work = cast("asyncio.Task[None]", asyncio.current_task())
+        gone = asyncio.Event()
+        watching: asyncio.Task[None] | None = None
+        answered = abandoned = False
 
         async def answer(message: Message) -> None:
             nonlocal answered
             answered = message["type"] == "http.response.body" and not message.get("more_body", False)
             await send(message)
 
-        async def attend() -> None:
-            while (message := await receive())["type"] != "http.disconnect":
-                await inbox.put(message)
+        async def take() -> Message:
+            """The body first; when it is complete, nothing but the end of the connection can follow."""
+            nonlocal watching
+            if watching:
+                await gone.wait()
+                return {"type": "http.disconnect"}
+            message = await receive()
+            if message["type"] == "http.request" and not message.get("more_body", False):
+                watching = asyncio.create_task(watch())
+            return message
 
-        work: asyncio.Future[None] = asyncio.ensure_future(self._app(scope, inbox.get, answer))
-        client = asyncio.create_task(attend())
+        async def watch() -> None:
+            nonlocal abandoned
+            while (await receive())["type"] != "http.disconnect":
+                pass
+            gone.set()
+            if not answered:
+                abandoned = work.cancel()
+
         self.under_way += 1
         try:
-            await asyncio.wait((work, client), return_when=asyncio.FIRST_COMPLETED)
-            if work.done() or answered:
-                await work
+            await self._app(scope, take, answer)
+        except asyncio.CancelledError:
+            if not abandoned:
+                raise
         finally:
             self.under_way -= 1
-            for task in (work, client):
-                task.cancel()
-                with suppress(asyncio.CancelledError):
-                    await task
+            if watching:
+                watching.cancel()
+            if abandoned:
+                work.uncancel()

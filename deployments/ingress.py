@@ -47,9 +47,9 @@ from deployments.limits.messages import LeaseReply, LeaseRequest
 from deployments.logs import Noted
 from deployments.metrics import ChainMetrics, RequestMetrics
 from deployments.openapi import Readiness
+from deployments.scaling import BY_WIRE
 from deployments.service import Service
 from deployments.settings import Settings
-from deployments.scaling import BY_WIRE
 from deployments.transport import RemoteStage
 from stages.chain import Chain, Stages
 

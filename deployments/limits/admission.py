@@ -60,6 +60,19 @@ class Admission:
         """Searches at once that are let in."""
         return int(self._places)
 
+    def check(self) -> None:
+        """Refuse what would find no place, before anything else is done for it.
+
+        Raises:
+            Overloaded: There is none.
+        """
+        if self._running >= self.places:
+            raise Overloaded(
+                "The service has no room for this search.",
+                remedy="Retry after the time that Retry-After names.",
+                retry_after=self._retry_after(self._clock()),
+            )
+
     def enter(self) -> float:
         """Take a place, to be given back by :meth:`leave`.
 
@@ -69,15 +82,9 @@ class Admission:
         Raises:
             Overloaded: There is none.
         """
-        now = self._clock()
-        if self._running >= self.places:
-            raise Overloaded(
-                "The service has no room for this search.",
-                remedy="Retry after the time that Retry-After names.",
-                retry_after=self._retry_after(now),
-            )
+        self.check()
         self._running += 1
-        return now
+        return self._clock()
 
     def leave(self, began: float, *, whole: bool) -> None:
         """Give a place back.

@@ -14,6 +14,7 @@ from deployments.metrics import (
     ModelMetrics,
     RequestMetrics,
     StageMetrics,
+    WireMetrics,
 )
 
 # Observers take names of stages or corpora, and a stage: for what their metrics are, any will do.
@@ -24,7 +25,7 @@ def catalog() -> Mapping[str, Sequence[Description]]:
     """Every metric, by the part of the product that has it."""
     parts: Mapping[str, Sequence[object]] = {
         "Requests": [RequestMetrics()],
-        "Stages": [ChainMetrics(), StageMetrics(_ANY), ModelMetrics(_ANY), IndexMetrics(_ANY)],
+        "Stages": [ChainMetrics(), StageMetrics(_ANY), WireMetrics(_ANY), ModelMetrics(_ANY), IndexMetrics(_ANY)],
         "Corpora": [CorpusMetrics(), IngestProgress(_ANY), BacklogMetrics(_ANY)],
         "Memory gateway": [GatewayMetrics()],
         "Knowledge base": [Observed(_no_search), BehindMetrics()],

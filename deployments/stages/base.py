@@ -1,6 +1,7 @@
 """What the deployments of all stages have in common."""
 
 from abc import ABC, abstractmethod
+from collections.abc import Coroutine
 from typing import Any, ClassVar, Generic, TypeVar
 
 import msgspec
@@ -47,10 +48,10 @@ class StageReplica(ABC, Generic[In, Out]):
             self._listener = Listener(self, places, WireMetrics(self.name).waiting)
             await self._listener.open(get_node_ip_address())
 
-    async def __del__(self) -> None:
-        """Awaited by Serve before the replica goes."""
-        if self._listener:
-            await self._listener.close(_GRACE_S)
+    def __del__(self) -> Coroutine[Any, Any, None] | None:
+        """Called by Serve before the replica goes, which awaits what it returns."""
+        listener, self._listener = self._listener, None
+        return listener.close(_GRACE_S) if listener else None
 
     @abstractmethod
     async def open(self, *args: Any, **kwargs: Any) -> Stage[In, Out]:

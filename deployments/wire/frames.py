@@ -93,4 +93,6 @@ class Peer(asyncio.Protocol):
             body = bytes(memoryview(received)[start : start + size])
             start += size
             self.frame(_KINDS[kind], number, body)
+            if self._transport and self._transport.is_closing():
+                return
         del received[:start]

@@ -1,6 +1,7 @@
 """A caller's end of the wire."""
 
 import asyncio
+import logging
 import random
 import time
 from collections.abc import Awaitable, Callable, Iterable
@@ -11,6 +12,8 @@ from typing import Any
 
 from deployments.wire.frames import Kind, Peer
 from deployments.wire.listener import Address
+
+logger = logging.getLogger("ray.serve")
 
 # Longest wait for a connection.
 _CONNECT_S = 2.0
@@ -99,8 +102,9 @@ class Line(Peer):
         try:
             return await reply
         except asyncio.CancelledError:
-            self.silent = True
-            self.send(Kind.CANCEL, number)
+            if reply.cancelled():  # Else its end came at the same moment, and nothing more will.
+                self.silent = True
+                self.send(Kind.CANCEL, number)
             raise
         finally:
             self._ended(number)
@@ -115,7 +119,7 @@ class Line(Peer):
         self.silent = False
         reply = self._calls.get(number)
         match kind:
-            case Kind.HELLO:
+            case Kind.HELLO if not self._welcome.done():
                 self.known = True
                 self._welcome.set_result(None)
             case Kind.LEAVING:
@@ -183,7 +187,11 @@ class Lines:
 
     async def _look(self) -> None:
         try:
-            found = await self._find()
+            try:
+                found = await self._find()
+            except Exception as error:
+                logger.error("Replicas can't be found: %s", type(error).__name__)
+                found = None
             addresses = set(self._lines if found is None else found)
             for address, line in tuple(self._lines.items()):
                 if address not in addresses or not line.known:

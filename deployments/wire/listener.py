@@ -120,6 +120,8 @@ class _Guest(Peer):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         super().connection_made(transport)
         self._listener.guests.add(self)
+        if self._listener.address() is None:  # It closed meanwhile, and does not tell who comes now.
+            self.abort()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Nobody waits for its calls any more."""
