@@ -205,6 +205,22 @@ class StageMetrics:
         self._errors.add(1, self._stage, code)
 
 
+class RoutedMetrics:
+    """How often a caller of a stage has no connection to a replica.
+
+    Args:
+        stage: The stage's name.
+    """
+
+    def __init__(self, stage: str) -> None:
+        self._stage = stage
+        self._routed = Tally("stage_routed_count", "Calls of a stage that went through Serve's router.", "stage")
+
+    def routed(self) -> None:
+        """A call goes through Serve's router."""
+        self._routed.add(1, self._stage)
+
+
 class WireMetrics:
     """What waits in front of a stage.
 

@@ -28,6 +28,7 @@ from contracts.context import RequestContext
 from contracts.deadline import Deadline
 from contracts.errors import Overloaded, StageFailed, StageTimeout, StrataError
 from contracts.records import ModelRef
+from deployments.metrics import RoutedMetrics
 from deployments.wire.lines import Lines, Lost, Refused, Stopped
 from deployments.wire.listener import Address
 
@@ -98,7 +99,7 @@ def lines_to(handle: DeploymentHandle[Any]) -> Lines:
     Args:
         handle: From :func:`connect`.
     """
-    return Lines(partial(_addresses, handle))
+    return Lines(partial(_addresses, handle), RoutedMetrics(handle.deployment_name).routed)
 
 
 async def _addresses(handle: DeploymentHandle[Any]) -> list[Address] | None:
@@ -107,7 +108,9 @@ async def _addresses(handle: DeploymentHandle[Any]) -> list[Address] | None:
         said = await handle.broadcast("address").results_async(timeout_s=_LOOK_S, return_exceptions=True)
     except Exception:  # None runs, or one does not answer: what is known is kept.
         return None
-    return [address for address in said if isinstance(address, Address)]
+    found = [each for each in said if isinstance(each, Address)]
+    # One that died is there for a while.
+    return None if not found and any(isinstance(each, BaseException) for each in said) else found
 
 
 async def call_with_deadline(

@@ -13,6 +13,7 @@ from deployments.metrics import (
     Metric,
     ModelMetrics,
     RequestMetrics,
+    RoutedMetrics,
     StageMetrics,
     WireMetrics,
 )
@@ -25,7 +26,14 @@ def catalog() -> Mapping[str, Sequence[Description]]:
     """Every metric, by the part of the product that has it."""
     parts: Mapping[str, Sequence[object]] = {
         "Requests": [RequestMetrics()],
-        "Stages": [ChainMetrics(), StageMetrics(_ANY), WireMetrics(_ANY), ModelMetrics(_ANY), IndexMetrics(_ANY)],
+        "Stages": [
+            ChainMetrics(),
+            StageMetrics(_ANY),
+            WireMetrics(_ANY),
+            RoutedMetrics(_ANY),
+            ModelMetrics(_ANY),
+            IndexMetrics(_ANY),
+        ],
         "Corpora": [CorpusMetrics(), IngestProgress(_ANY), BacklogMetrics(_ANY)],
         "Memory gateway": [GatewayMetrics()],
         "Knowledge base": [Observed(_no_search), BehindMetrics()],

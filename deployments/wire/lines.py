@@ -155,13 +155,19 @@ class Lines:
 
     Args:
         find: Says where replicas listen, as far as they do; ``None`` when it can't be said now.
+        missed: Told of each call that finds none.
     """
 
-    def __init__(self, find: Callable[[], Awaitable[Iterable[Address] | None]]) -> None:
+    def __init__(
+        self,
+        find: Callable[[], Awaitable[Iterable[Address] | None]],
+        missed: Callable[[], None] = lambda: None,
+    ) -> None:
         self._find = find
+        self._missed = missed
         self._lines: dict[Address, Line] = {}
         self._looking: asyncio.Task[None] | None = None
-        self._looked = -inf
+        self._looked, self._pause = -inf, _LOOK_S
 
     def best(self) -> Line | None:
         """The less busy of two taken at random (Mitzenmacher, The power of two choices, 2001).
@@ -170,11 +176,14 @@ class Lines:
             ``None`` while there is none; it is looked for one meanwhile.
         """
         usable = [line for line in self._lines.values() if line.usable()]
-        pause = _LOOK_S if usable and len(usable) == len(self._lines) else _LOOK_AGAIN_S
+        pause = self._pause if len(usable) == len(self._lines) else _LOOK_AGAIN_S
         if time.monotonic() - self._looked >= pause:
             self._look_soon()
+        if not usable:
+            self._missed()
+            return None
         heard = [line for line in usable if not line.silent] or usable
-        return min(random.sample(heard, min(2, len(heard))), key=lambda line: line.load, default=None)
+        return min(random.sample(heard, min(2, len(heard))), key=lambda line: line.load)
 
     async def look(self) -> None:
         """Find the replicas there are now, and connect."""
@@ -198,6 +207,7 @@ class Lines:
                     del self._lines[address]
                     line.leave()
             await asyncio.gather(*(self._open(address) for address in addresses - self._lines.keys()))
+            self._pause = _LOOK_AGAIN_S if found is None or len(self._lines) < len(addresses) else _LOOK_S
         finally:
             self._looked, self._looking = time.monotonic(), None
 
