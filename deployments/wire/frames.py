@@ -36,6 +36,11 @@ class Kind(IntEnum):
 _KINDS = tuple(Kind)
 
 
+def fits(body: bytes) -> bool:
+    """Whether a body may be sent."""
+    return len(body) <= _MAX_BODY
+
+
 class Peer(asyncio.Protocol):
     """One end of a connection."""
 
@@ -50,7 +55,7 @@ class Peer(asyncio.Protocol):
         raise NotImplementedError
 
     def send(self, kind: Kind, number: int = 0, body: bytes = b"") -> None:
-        """Send a frame; nothing once the connection is gone."""
+        """Send a frame, whose body :func:`fits`; nothing once the connection is gone."""
         if self._transport and not self._transport.is_closing():
             self._transport.writelines((_HEADER.pack(len(body), kind, number), body))
 

@@ -10,7 +10,7 @@ from itertools import count
 from math import inf
 from typing import Any
 
-from deployments.wire.frames import Kind, Peer
+from deployments.wire.frames import Kind, Peer, fits
 from deployments.wire.listener import Address
 
 logger = logging.getLogger("ray.serve")
@@ -32,6 +32,10 @@ class Lost(LineError):
 
 class Refused(LineError):
     """The replica has no place for one more call."""
+
+
+class TooLarge(LineError):
+    """The wire does not take a call of that size."""
 
 
 class Stopped(LineError):
@@ -95,6 +99,8 @@ class Line(Peer):
         """
         if not self.known:
             raise Lost
+        if not fits(payload):
+            raise TooLarge
         number = next(self._numbers)
         reply: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
         self._calls[number] = reply

@@ -9,7 +9,7 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from functools import partial
 
-from deployments.wire.frames import Kind, Peer
+from deployments.wire.frames import Kind, Peer, fits
 from deployments.wire.places import Places
 
 logger = logging.getLogger("ray.serve")
@@ -161,6 +161,9 @@ class _Guest(Peer):
             self.send(Kind.CANCELLED, number)
         elif error := call.exception():
             logger.error("A call failed: %s", type(error).__name__)
+            self.send(Kind.FAILED, number)
+        elif not fits(call.result()):
+            logger.error("A reply is too large for the wire: %d bytes", len(call.result()))
             self.send(Kind.FAILED, number)
         else:
             self.send(Kind.REPLY, number, call.result())

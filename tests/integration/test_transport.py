@@ -2,107 +2,33 @@
 
 import asyncio
 import os
-import signal
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import pytest
 from ray import serve
 from ray.serve.handle import DeploymentHandle
 
-from contracts.context import RequestContext
 from contracts.deadline import Deadline
 from contracts.errors import InvalidFilter, Overloaded, StageFailed, StageTimeout, TargetForbidden
-from deployments.stages.base import StageReplica
 from deployments.transport import RemoteStage
+from deployments.wire.places import Places
 from tests.integration.conftest import log_lines
-
-CTX = RequestContext("acme", request_id="r1")
-
-
-class Order(msgspec.Struct):
-    """What the probe stage shall do."""
-
-    act: str = "answer"
-    text: str = ""
+from tests.support.probe import CTX, Order, Probe, Report
 
 
-class Report(msgspec.Struct):
-    """What the probe stage has lived through."""
-
-    account_id: str
-    pid: int
-    started: int
-    cancelled: int
-    running: int
-
-
-class ProbeStage:
-    """A stage that counts what happens to its calls."""
-
-    def __init__(self) -> None:
-        self.started = self.cancelled = self.running = 0
-
-    async def __call__(self, ctx: RequestContext, deadline: Deadline, order: Order) -> Report:
-        if order.act == "report":
-            return self._report(ctx)
-        self.started += 1
-        self.running += 1
-        try:
-            match order.act:
-                case "hang":
-                    await asyncio.sleep(3600)
-                case "forbid":
-                    raise TargetForbidden("You may not search there.", field="target_uri", remedy="Ask elsewhere.")
-                case "refuse":
-                    raise InvalidFilter("No such field.", field="filter.eq")
-                case "break":
-                    raise RuntimeError(order.text)
-                case "time out":
-                    raise TimeoutError
-                case "cancel":
-                    raise asyncio.CancelledError
-                case "die" | "die once" | "die once, then hang":
-                    self._die(order)
-                    if order.act == "die once, then hang":
-                        await asyncio.sleep(3600)
-                case "garbage":
-                    return "no report"  # type: ignore[return-value]
-        except asyncio.CancelledError:
-            self.cancelled += 1
-            raise
-        finally:
-            self.running -= 1
-        return self._report(ctx)
-
-    def _die(self, order: Order) -> None:
-        deaths = Path(order.text)
-        if order.act == "die" or not deaths.exists():
-            with deaths.open("a") as file:
-                file.write("x")
-            os.kill(os.getpid(), signal.SIGKILL)
-
-    def _report(self, ctx: RequestContext) -> Report:
-        return Report(ctx.account_id, os.getpid(), self.started, self.cancelled, self.running)
-
-
-class Probe(StageReplica[Order, Report]):
-    name = "probe"
-    request_type = Order
-
-    async def open(self) -> ProbeStage:  # type: ignore[override]
-        return ProbeStage()
-
-
-@pytest.fixture(scope="module")
-async def probe(cluster: Any) -> AsyncIterator[RemoteStage[Order, Report]]:
+@pytest.fixture(scope="module", params=[Places(8, 8), None], ids=["wire", "handle"])
+async def probe(cluster: Any, request: pytest.FixtureRequest) -> AsyncIterator[RemoteStage[Order, Report]]:
+    """A stage that is reached by the wire, and one that is not."""
     app = serve.deployment(Probe).options(
         name="probe", ray_actor_options={"num_cpus": 0.1}, max_ongoing_requests=8, max_queued_requests=8
     )
-    await asyncio.to_thread(serve.run, app.bind(), name="transport", route_prefix=None)
-    yield RemoteStage(DeploymentHandle("probe", "transport"), Report)
+    await asyncio.to_thread(serve.run, app.bind(places=request.param), name="transport", route_prefix=None)
+    stage = RemoteStage[Order, Report](DeploymentHandle("probe", "transport"), Report)
+    await stage.connect()
+    assert (stage._lines.best() is not None) == (request.param is not None)
+    yield stage
     await asyncio.to_thread(serve.delete, "transport")
 
 

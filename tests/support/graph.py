@@ -104,7 +104,12 @@ def settings(tmp_path_factory: pytest.TempPathFactory) -> "Settings":
             "metrics_port": free_port(),
             "object_store_mb": 128,
             # Metrics reach the exporter within half a second instead of ten.
-            "environment": {**RaySettings().environment, "RAY_metrics_report_interval_ms": "500"},
+            # Sooner than by default.
+            "environment": {
+                **RaySettings().environment,
+                "RAY_metrics_report_interval_ms": "500",
+                "RAY_SERVE_REPLICA_AUTOSCALING_METRIC_PUSH_INTERVAL_S": "0.5",
+            },
         },
     }
     return resolved(parse(raw), Environment())
