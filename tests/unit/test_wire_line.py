@@ -7,7 +7,7 @@ import pytest
 
 from deployments.wire import frames
 from deployments.wire.frames import Kind
-from deployments.wire.lines import Line, LineError, Lost, Refused, Stopped, TooLarge
+from deployments.wire.lines import Line, LineError, Lines, Lost, Refused, Stopped, TooLarge
 from deployments.wire.places import Places
 from tests.support.waiting import until
 from tests.support.wire import (
