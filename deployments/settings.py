@@ -40,7 +40,7 @@ class ServerSettings(Strict):
         ge=1,
         le=65535,
         description="Where the ingresses listen themselves, beside Serve's proxy at port: milliseconds less a request, "
-        "but while the only one is replaced nobody answers there, and autoscaling does not see what comes that way.",
+        "but while the only one is replaced nobody answers there.",
     )
     max_concurrent: int = Field(
         64,

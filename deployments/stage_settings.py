@@ -56,7 +56,7 @@ class DeploymentSettings(Strict):
         64, ge=1, description="Calls in a replica at once; at least what a batch of the stage can hold."
     )
     max_queued_requests: int = Field(
-        128, ge=1, description="Calls that wait for a replica a caller; beyond, 429. More wait longer before they fail."
+        128, ge=1, description="Calls that wait in a replica for one of these places; beyond, 429. More wait longer."
     )
     max_surge_percent: int = Field(
         100, ge=0, le=100, description="Extra replicas in an update; 0 stops the old one first: a gap for a single one."
