@@ -116,8 +116,10 @@ class Line(Peer):
             self._ended(number)
 
     def leave(self) -> None:
-        """Make no more calls, and end the connection with the last one."""
+        """Make no more calls, and end the connection with the last one; at once where nothing is heard any more."""
         self.leaving = True
+        if self.silent:
+            self.abort()
         self._ended(0)
 
     def frame(self, kind: Kind, number: int, body: bytes) -> None:

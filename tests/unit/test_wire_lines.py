@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from deployments.wire import lines as lines_module
-from deployments.wire.lines import Lines
+from deployments.wire.lines import Lines, Lost
 from deployments.wire.listener import Address
 from tests.support.waiting import until
 from tests.support.wire import (
@@ -138,6 +138,21 @@ async def test_a_silent_line_is_avoided_while_there_is_another(start: Start) -> 
     other.leave()
     assert lines.best() is silent
     await give_up(call)
+
+
+async def test_the_calls_of_a_gone_replica_that_is_silent_are_lost_at_once(start: Start) -> None:
+    """A node that dies ends no connection."""
+    find = FakeFind(await start(FakeReplica()))
+    lines = Lines(find)
+    await lines.look()
+    line = lines.best()
+    assert line
+    call = await under_way(line)
+    await give_up(await under_way(line))
+    find.says = []
+    await lines.look()
+    with pytest.raises(Lost):
+        await call
 
 
 async def test_who_refuses_a_connection_is_skipped_and_looked_for_again(
