@@ -73,6 +73,16 @@ class LayoutConfig(Section):
     hnsw_ef_construction: int = Field(
         100, ge=2, le=3200, description="Candidates looked at per inserted vector. More: better recall, slower ingest."
     )
+    segments_per_tier: int = Field(
+        3,
+        ge=2,
+        le=50,
+        description="Segments of about one size, before they are merged into one. Each costs every search a walk of "
+        "its graph, and as many vectors to compare. Fewer: cheaper searches, more merging while much is written.",
+    )
+    floor_segment_mb: int = Field(
+        64, ge=1, le=1024, description="Smaller segments count as this large: so many small ones are merged soon."
+    )
 
     @model_validator(mode="after")
     def _partition_fits(self) -> Self:

@@ -109,7 +109,8 @@ def nodes_settings(layout: LayoutConfig) -> dict[str, Any]:
     if layout.routing == "account" and layout.partition > 1:
         # Without as many routing shards as shards, neighbouring parts of an account fall on the same one.
         partition = {"routing_partition_size": layout.partition, "number_of_routing_shards": layout.shards}
-    return {**settings(layout), **partition, "refresh_interval": -1}
+    merge = {"segments_per_tier": layout.segments_per_tier, "floor_segment": f"{layout.floor_segment_mb}mb"}
+    return {**settings(layout), **partition, "refresh_interval": -1, "merge.policy": merge}
 
 
 def settings(layout: LayoutConfig) -> dict[str, Any]:
