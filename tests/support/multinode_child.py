@@ -6,6 +6,7 @@ input is an order; the ids of the workers that there are then are the answer, a 
 
 import json
 import sys
+from contextlib import suppress
 
 import psutil
 from ray.cluster_utils import Cluster
@@ -47,7 +48,8 @@ class Nodes:
         raylet = psutil.Process(node.all_processes["raylet"][0].process.pid)
         processes = [raylet, *raylet.children(recursive=True)]
         for process in processes:
-            process.kill()
+            with suppress(psutil.NoSuchProcess):  # Workers come and go.
+                process.kill()
         psutil.wait_procs(processes, timeout=_PATIENCE_S)
         self._cluster.remove_node(node, allow_graceful=False)
 

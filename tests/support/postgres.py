@@ -11,6 +11,7 @@ import tempfile
 import time
 import uuid
 from collections.abc import AsyncIterator, Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import asyncpg
@@ -94,7 +95,8 @@ class Postgres:
         assert self._process
         server = psutil.Process(self._process.pid)
         for process in (server, *server.children(recursive=True)):
-            process.send_signal(number)
+            with suppress(psutil.NoSuchProcess):  # Its workers come and go.
+                process.send_signal(number)
 
     def _run(self, program: str, *arguments: str) -> subprocess.Popen[bytes]:
         with (self._folder / "log").open("ab") as log:

@@ -189,7 +189,7 @@ async def test_beyond_max_concurrent_requests_get_429_at_once(client: httpx.Asyn
 async def test_a_search_without_a_place_is_429_and_counted_and_its_query_not_logged(
     client: httpx.AsyncClient, admission: Admission, metrics: FakeMetrics, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """What is malformed is told so all the same, and reads need no place."""
+    """Refusing looks at nothing first, whoever asks and whatever; and reads need no place."""
     others = [admission.enter() for _ in range(2)]
     with caplog.at_level(logging.INFO, logger="ray.serve"):
         response = await search(client, query="my private words")
@@ -199,7 +199,7 @@ async def test_a_search_without_a_place_is_429_and_counted_and_its_query_not_log
     (line,) = [record.getMessage() for record in caplog.records]
     assert json.loads(line)["error"] == Overloaded.code
     assert "private" not in line
-    for path, code in (("search_memory", 400), ("read_memory", 422)):
+    for path, code in (("search_memory", 429), ("read_memory", 422)):
         assert (await client.post(f"/v1/{path}", json={"wrong": 1})).status_code == code
     admission.leave(others[0], whole=True)
     assert (await search(client)).status_code == 200
