@@ -83,6 +83,12 @@ class LayoutConfig(Section):
     floor_segment_mb: int = Field(
         64, ge=1, le=1024, description="Smaller segments count as this large: so many small ones are merged soon."
     )
+    refresh_seconds: int = Field(
+        30,
+        ge=1,
+        description="How soon searches go by merged segments. What is written shows with its commit, whatever this is. "
+        "Less: more often caches are cold.",
+    )
 
     @model_validator(mode="after")
     def _partition_fits(self) -> Self:

@@ -104,13 +104,17 @@ def nodes_mapping(meta: Meta, layout: LayoutConfig) -> dict[str, Any]:
 
 
 def nodes_settings(layout: LayoutConfig) -> dict[str, Any]:
-    """The settings of an index version; a commit refreshes by itself when it is complete."""
+    """The settings of an index version.
+
+    A commit refreshes by itself when it is complete. That may be long before its segments are merged, and searches go
+    on looking into the old ones until the next refresh. What that shows of a commit under way is hidden.
+    """
     partition = {}
     if layout.routing == "account" and layout.partition > 1:
         # Without as many routing shards as shards, neighbouring parts of an account fall on the same one.
         partition = {"routing_partition_size": layout.partition, "number_of_routing_shards": layout.shards}
     merge = {"segments_per_tier": layout.segments_per_tier, "floor_segment": f"{layout.floor_segment_mb}mb"}
-    return {**settings(layout), **partition, "refresh_interval": -1, "merge.policy": merge}
+    return {**settings(layout), **partition, "refresh_interval": f"{layout.refresh_seconds}s", "merge.policy": merge}
 
 
 def settings(layout: LayoutConfig) -> dict[str, Any]:

@@ -85,8 +85,8 @@ async def test_segments_are_merged_as_the_layout_says(both: Both) -> None:
     """Issue 9: each segment costs every search a walk of its graph."""
     found = await both.elastic.client.indices.get_settings(index=both.elastic.versions.alias, flat_settings=True)
     [version] = found.body.values()
-    merged = {name.rsplit(".", 1)[-1]: value for name, value in version["settings"].items() if ".merge.policy." in name}
-    assert merged == {"segments_per_tier": "3", "floor_segment": "64mb"}
+    wanted = {"merge.policy.segments_per_tier": "3", "merge.policy.floor_segment": "64mb", "refresh_interval": "30s"}
+    assert {name: version["settings"][f"index.{name}"] for name in wanted} == wanted
 
 
 @pytest.mark.parametrize("backend", Both._fields)
