@@ -80,10 +80,15 @@ def _cpu(process: psutil.Process) -> float | None:
     return None
 
 
+def name_of(title: str) -> str:
+    """``planner`` of ``ray::ServeReplica:strata:planner``, also while it is in a method: ``….planner.check_health``."""
+    return title.rsplit(":", 1)[-1].split(".", 1)[0]
+
+
 def _name(process: psutil.Process) -> str:
-    """``planner`` of ``ray::ServeReplica:strata:planner``; else the program's name."""
+    """The deployment; else the program's name."""
     title = (process.cmdline() or [""])[0]
-    return title.rsplit(":", 1)[-1] if title.startswith("ray::") else Path(title).name or process.name()
+    return name_of(title) if title.startswith("ray::") else Path(title).name or process.name()
 
 
 class ServiceWatch:

@@ -222,6 +222,8 @@ def _cpu_of_this() -> dict[str, float]:
 
 def _cpu_of(app: str) -> Callable[[], dict[str, float]]:
     """CPU seconds by deployment of an application, and of Serve's proxies."""
+    from deployments.cli.bench_watch import name_of  # noqa: PLC0415
+
     found: list[tuple[str, psutil.Process]] = []
     for process in psutil.process_iter():
         with suppress(psutil.Error, OSError):
@@ -229,7 +231,7 @@ def _cpu_of(app: str) -> Callable[[], dict[str, float]]:
                 continue
             title = (process.cmdline() or [""])[0]
             if title.startswith((f"ray::ServeReplica:{app}:", "ray::ProxyActor")):
-                found.append((title.rsplit(":", 1)[-1], process))
+                found.append((name_of(title), process))
 
     def cpu() -> dict[str, float]:
         total: dict[str, float] = {}

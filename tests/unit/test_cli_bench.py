@@ -213,3 +213,17 @@ def test_a_rate_that_is_none_is_refused(rates: str, tmp_path: Path) -> None:
     done = CliRunner().invoke(app, ["bench", "--rates", rates, "--key", "k", "--config", str(config)])
     assert done.exit_code == 2
     assert "5,10,20" in done.output
+
+
+@pytest.mark.parametrize(
+    ("title", "name"),
+    [
+        ("ray::ServeReplica:strata:planner", "planner"),
+        ("ray::ServeReplica:strata:seed_search.check_health", "seed_search"),
+        ("ray::ServeController.listen_for_change", "ServeController"),
+        ("ray::ProxyActor", "ProxyActor"),
+    ],
+)
+def test_a_process_has_one_name_whatever_it_does_at_the_moment(title: str, name: str) -> None:
+    """Issue 9, point 3: memory is followed by name, and one that changes would be followed in pieces."""
+    assert bench_watch.name_of(title) == name
