@@ -86,10 +86,12 @@ async def test_a_search_touches_neither_contents_nor_relations(
 async def test_a_search_without_the_embedder_is_answered_by_keywords(alice: httpx.AsyncClient) -> None:
     """C30, seed 1 §10: the vector service is down; the answer says so, and the graph recovers by itself."""
     (pid,) = replica_pids("embedder")
-    os.kill(pid, signal.SIGKILL)
-    answer = await search(alice)
-    while not answer["degraded"]:
+    # One that is dead may be replaced within the time that the stage has.
+    os.kill(pid, signal.SIGSTOP)
+    try:
         answer = await search(alice)
+    finally:
+        os.kill(pid, signal.SIGKILL)
     assert answer["degraded"][0]["stage"] == "embedder"
     assert any(warning.startswith("embedder: RET-5") for warning in answer["trace"]["warnings"])
     assert answer["hits"][0]["uri"].endswith("python/run")
