@@ -53,6 +53,10 @@ class Extension(Protocol):
         ...
 
 
+def _always() -> None:
+    """Room for any request."""
+
+
 class Api:
     """The handlers of the HTTP API.
 
@@ -95,12 +99,12 @@ class Api:
         app = FastAPI(title="Strata", redoc_url=None)
         app.openapi = partial(document, *(each.section for each in extensions))  # type: ignore[method-assign]
         app.add_exception_handler(HTTPException, self._no_route)
-        for name, endpoint in (
-            ("search_memory", self._endpoint("search_memory", SearchMemoryRequest, self._search, self._room_to_search)),
-            ("read_memory", self._endpoint("read_memory", ReadMemoryRequest, self._read)),
-            ("read_batch", self._endpoint("read_batch", ReadBatchRequest, self._read_batch)),
+        for name, kind, answer, room in (
+            ("search_memory", SearchMemoryRequest, self._search, self._room_to_search),
+            ("read_memory", ReadMemoryRequest, self._read, _always),
+            ("read_batch", ReadBatchRequest, self._read_batch, _always),
         ):
-            app.add_route(f"/v1/{name}", endpoint, methods=["POST"])
+            app.add_route(f"/v1/{name}", self._endpoint(name, kind, answer, room), methods=["POST"])
         app.add_route("/healthz", self._healthz, methods=["GET"])
         app.add_route("/readyz", self._readyz, methods=["GET"])
         for each in extensions:
@@ -112,7 +116,7 @@ class Api:
         name: str,
         read: Callable[[Request], Awaitable[Given]],
         answer: Callable[[RequestContext, Given], Awaitable[Response]],
-        room: Callable[[], None] = lambda: None,
+        room: Callable[[], None] = _always,
     ) -> Endpoint:
         """A handler of a caller's requests: authenticated, limited and admitted, and its errors answered.
 
@@ -178,7 +182,7 @@ class Api:
         name: str,
         kind: type[Body],
         answer: Callable[[RequestContext, Any], Awaitable[object]],
-        room: Callable[[], None] = lambda: None,
+        room: Callable[[], None],
     ) -> Endpoint:
         async def read(request: Request) -> Body:
             return kind.model_validate_json(await self.body(request))
@@ -219,11 +223,11 @@ class Api:
     def _enter_search(self, ctx: RequestContext, body: SearchMemoryRequest) -> float:
         """Take a place for a search whose body is here: who sends one slowly holds no place that others could use."""
         try:
-            return self._admission.enter()
+            self._room_to_search()
         except Overloaded as error:
-            self._metrics.overloaded("searches")
             self._log.search_failed(ctx, body, error.code)
             raise
+        return self._admission.enter()
 
     async def _read(self, ctx: RequestContext, body: ReadMemoryRequest) -> ReadMemoryResponse:
         return await self._logged(ctx, body, self._service.read(ctx, body), lambda answer: 1)

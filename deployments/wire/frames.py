@@ -91,12 +91,11 @@ class Peer(asyncio.Protocol):
             if size > (_MAX_BODY if self.known else _MAX_STRANGER) or kind >= len(_KINDS):
                 self.abort()
                 return
-            start += _HEADER.size
-            if len(received) < start + size:
-                start -= _HEADER.size
+            end = start + _HEADER.size + size
+            if len(received) < end:
                 break
-            body = bytes(memoryview(received)[start : start + size])
-            start += size
+            body = bytes(memoryview(received)[start + _HEADER.size : end])
+            start = end
             self.frame(_KINDS[kind], number, body)
             if self._transport and self._transport.is_closing():
                 return

@@ -84,9 +84,8 @@ class Listener:
         server.close()
         for guest in self.guests:
             guest.send(Kind.LEAVING)
-        gone = [guest.gone.wait() for guest in self.guests]
-        if gone:
-            await asyncio.wait([asyncio.ensure_future(wait) for wait in gone], timeout=seconds)
+        if gone := [asyncio.create_task(guest.gone.wait()) for guest in self.guests]:
+            await asyncio.wait(gone, timeout=seconds)
         for guest in self.guests:
             guest.abort()
 
@@ -96,10 +95,7 @@ class Listener:
 
     async def work(self, call: bytes) -> bytes:
         """Answer a call when its turn comes."""
-        if self._running.locked():
-            with self._waits():
-                await self._running.acquire()
-        else:
+        with self._waits() if self._running.locked() else nullcontext():
             await self._running.acquire()
         try:
             return await self._answer(call)

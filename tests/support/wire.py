@@ -16,6 +16,23 @@ HOST = "127.0.0.1"
 PLACES = Places(8, 8)
 Start = Callable[..., Awaitable[Address]]
 Listen = Callable[..., Awaitable[Listener]]
+Frame = tuple[Kind, int, bytes]
+
+
+class Collects(Peer):
+    """Keeps the frames it takes."""
+
+    def __init__(self, known: bool = True) -> None:
+        super().__init__()
+        self.known = known
+        self.got: list[Frame] = []
+        self.gone = asyncio.Event()
+
+    def frame(self, kind: Kind, number: int, body: bytes) -> None:
+        self.got.append((kind, number, body))
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.gone.set()
 
 
 class FakeReplica(Peer):

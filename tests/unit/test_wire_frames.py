@@ -9,27 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from deployments.wire import frames
-from deployments.wire.frames import Kind, Peer
+from deployments.wire.frames import Kind
 from tests.support.waiting import until
-
-HOST = "127.0.0.1"
-Frame = tuple[Kind, int, bytes]
-
-
-class Collects(Peer):
-    """Keeps the frames it takes."""
-
-    def __init__(self, known: bool) -> None:
-        super().__init__()
-        self.known = known
-        self.frames: list[Frame] = []
-        self.gone = asyncio.Event()
-
-    def frame(self, kind: Kind, number: int, body: bytes) -> None:
-        self.frames.append((kind, number, body))
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        self.gone.set()
+from tests.support.wire import HOST, Collects, Frame
 
 
 class EndsAtOnce(Collects):
@@ -93,7 +75,7 @@ def test_frames_arrive_the_same_wherever_they_are_split(sent: list[Frame], cuts:
             sender.send(*frame)
         for start, end in pairwise(sorted({0, *cuts, len(transport.written)})):
             receiver.data_received(transport.written[start:end])
-        assert receiver.frames == sent
+        assert receiver.got == sent
     finally:
         loop.close()
 
@@ -119,7 +101,7 @@ async def test_what_nobody_sends_ends_the_connection_before_its_body_comes(
     good = packed(1, Kind.CALL, 7) + b"x"
     writer.write(good + header + good)
     await peer.gone.wait()
-    assert peer.frames == [(Kind.CALL, 7, b"x")]
+    assert peer.got == [(Kind.CALL, 7, b"x")]
 
 
 @pytest.mark.parametrize(
@@ -131,8 +113,8 @@ async def test_a_frame_may_be_as_large_as_the_limit(
     monkeypatch.setattr(frames, "_MAX_BODY", 1000)
     peer, writer = ends
     writer.write(packed(size, Kind.CALL, 1) + b"x" * size)
-    await until(lambda: peer.frames)
-    assert peer.frames == [(Kind.CALL, 1, b"x" * size)]
+    await until(lambda: peer.got)
+    assert peer.got == [(Kind.CALL, 1, b"x" * size)]
 
 
 @pytest.mark.parametrize("ends", [lambda: EndsAtOnce(known=True)], ids=["ends"], indirect=True)
@@ -142,14 +124,14 @@ async def test_nothing_is_taken_after_a_frame_that_ended_the_connection(
     peer, writer = ends
     writer.write(packed(0, Kind.CALL, 1) + packed(0, Kind.CALL, 2))
     await peer.gone.wait()
-    assert peer.frames == [(Kind.CALL, 1, b"")]
+    assert peer.got == [(Kind.CALL, 1, b"")]
 
 
 @pytest.mark.parametrize("ends", [known], ids=["ends"], indirect=True)
 async def test_a_frame_to_an_end_that_is_gone_goes_nowhere(ends: tuple[Collects, asyncio.StreamWriter]) -> None:
     peer, writer = ends
     writer.write(packed(0, Kind.CALL, 1))
-    await until(lambda: peer.frames)
+    await until(lambda: peer.got)
     writer.transport.abort()
     await peer.gone.wait()
     peer.send(Kind.REPLY, 1, b"x" * 1000)

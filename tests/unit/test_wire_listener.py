@@ -13,13 +13,12 @@ from typing import Any
 import pytest
 
 from deployments.wire import listener as listener_module
-from deployments.wire.frames import Kind, Peer
+from deployments.wire.frames import Kind
 from deployments.wire.listener import Listener
 from deployments.wire.places import Places
 from tests.support.waiting import until
+from tests.support.wire import HOST, Collects
 
-HOST = "127.0.0.1"
-Frame = tuple[Kind, int, bytes]
 Listen = Callable[..., Awaitable[Listener]]
 
 
@@ -41,20 +40,8 @@ class Works:
         return call
 
 
-class Caller(Peer):
+class Caller(Collects):
     """Sends what frames it likes, and keeps what comes."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.known = True
-        self.got: list[Frame] = []
-        self.gone = asyncio.Event()
-
-    def frame(self, kind: Kind, number: int, body: bytes) -> None:
-        self.got.append((kind, number, body))
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        self.gone.set()
 
     def call(self, *numbers: int) -> None:
         """Make calls that say their number."""
