@@ -51,7 +51,7 @@ class Listener:
         self.places = places
         self.token = secrets.token_bytes(32)
         self.guests: set[_Guest] = set()
-        self.under_way = 0
+        self.under_way = 0  # Calls that a caller waits for.
         self._answer = answer
         self._waits = waits
         self._running = asyncio.Semaphore(places.running)
@@ -123,8 +123,8 @@ class _Guest(Peer):
         """Nobody waits for its calls any more."""
         self._impatience.cancel()
         self._listener.guests.discard(self)
-        for call in self._calls.values():
-            call.cancel()
+        for number in tuple(self._calls):
+            self._give_up(number)
         self.gone.set()
 
     def frame(self, kind: Kind, number: int, body: bytes) -> None:
@@ -136,8 +136,7 @@ class _Guest(Peer):
             case Kind.CALL if self.known:
                 self._take(number, body)
             case Kind.CANCEL if self.known:
-                if call := self._calls.get(number):
-                    call.cancel()
+                self._give_up(number)
             case _:
                 self._mistrust()
 
@@ -149,9 +148,18 @@ class _Guest(Peer):
         call = self._calls[number] = asyncio.create_task(self._listener.work(body))
         call.add_done_callback(partial(self._done, number))
 
+    def _give_up(self, number: int) -> None:
+        # Its place is free at once, for a call that may lie in the same bytes; its turn when the work has stopped.
+        if call := self._forget(number):
+            call.cancel()
+
+    def _forget(self, number: int) -> asyncio.Task[bytes] | None:
+        if call := self._calls.pop(number, None):
+            self._listener.under_way -= 1
+        return call
+
     def _done(self, number: int, call: asyncio.Task[bytes]) -> None:
-        self._listener.under_way -= 1
-        del self._calls[number]
+        self._forget(number)
         # Who gave a call up is told, too: it then knows that this replica lives.
         if call.cancelled():
             self.send(Kind.CANCELLED, number)

@@ -7,7 +7,7 @@ import random
 import socket
 from collections import defaultdict
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from typing import Any
 
 import pytest
@@ -197,6 +197,45 @@ async def test_a_waiting_call_that_is_cancelled_gives_its_place_free(listen: Lis
     assert works.begun == [b"1", b"4"]
 
 
+async def test_the_place_of_a_call_given_up_is_free_for_one_that_comes_with_the_same_bytes(
+    listen: Listen, works: Works
+) -> None:
+    listener = await listen(works, 1, 1)
+    caller = await join(listener)
+    for last in (2, 4, 6):
+        caller.call(last - 1, last)
+        await until(listener.full)
+        caller.send(Kind.CANCEL, last - 1)
+        caller.send(Kind.CANCEL, last)
+    caller.call(7, 8)
+    works.let[b"7"].set()
+    works.let[b"8"].set()
+    assert (await caller.end(7), await caller.end(8)) == (Kind.REPLY, Kind.REPLY)
+    assert listener.under_way == 0
+
+
+async def test_work_that_does_not_stop_keeps_its_turn(listen: Listen) -> None:
+    running, stubborn = [], asyncio.Event()
+
+    async def answer(call: bytes) -> bytes:
+        running.append(call)
+        while not stubborn.is_set():
+            with suppress(asyncio.CancelledError):
+                await stubborn.wait()
+        return call
+
+    caller = await join(await listen(answer, 1, 2))
+    caller.call(1)
+    await until(lambda: running == [b"1"])
+    caller.send(Kind.CANCEL, 1)
+    caller.call(2, 3, 4, 5)
+    assert await caller.end(5) is Kind.REFUSED
+    assert running == [b"1"]
+    stubborn.set()
+    assert await caller.end(4) is Kind.REPLY
+    assert running == [b"1", b"2", b"3", b"4"]
+
+
 async def test_cancelling_a_call_stops_its_work_and_no_other(listen: Listen, works: Works) -> None:
     listener = await listen(works)
     caller, other = await join(listener), await join(listener)
@@ -228,8 +267,8 @@ async def test_the_calls_of_a_caller_that_goes_are_cancelled(listen: Listen, wor
     caller.call(1, 2)
     await until(listener.full)
     caller.abort()
-    await until(lambda: listener.under_way == 0)
-    assert works.cancelled == works.begun == [b"1"]
+    await until(lambda: works.cancelled == works.begun == [b"1"])
+    assert listener.under_way == 0
     other.call(3)
     works.let[b"3"].set()
     assert await other.end(3) is Kind.REPLY
@@ -277,8 +316,8 @@ async def test_a_call_that_hangs_is_cancelled_when_the_time_to_close_is_over(lis
     await until(listener.full)
     await listener.close(0.01)
     await caller.gone.wait()
-    await until(lambda: listener.under_way == 0)
-    assert works.cancelled == works.begun == [b"1"]
+    await until(lambda: works.cancelled == works.begun == [b"1"])
+    assert listener.under_way == 0
 
 
 async def test_closing_with_no_callers_or_again_returns(listen: Listen, works: Works) -> None:
