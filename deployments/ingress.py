@@ -97,7 +97,7 @@ class Ingress:
         reader = stages.pop("reader")
         noted = {name: Noted(stages[name]) for name in ("seed_search", "rechecker", "assembler")}
         observer = ChainMetrics()
-        chain = Chain(Stages(**{**stages, **noted}), settings.chain, observer)
+        chain = Chain(Stages(**{**stages, **noted}), settings.chain, observer, settings.stages.at_once)
         metrics = RequestMetrics()
         database = await open_database(settings)
         keys = await open_keys(settings, database)

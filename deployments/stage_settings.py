@@ -1,6 +1,6 @@
 """Settings of the stages: what each goes by, and how it is deployed."""
 
-from typing import Any, Literal, Self
+from typing import Any, Literal, Self, get_args
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
@@ -173,6 +173,13 @@ class StagesSettings(Strict):
         "what it holds in memory; the embedder's model is loaded into each ingress; the reranker is one only while its "
         "kind is none.",
     )
+    searches_at_once: int = Field(
+        8,
+        ge=1,
+        le=1000,
+        description="Searches that an ingress works on at once when all stages run inside; others wait in the order "
+        "they came. Fewer: one without room is refused sooner. More: more of them wait for the index side by side.",
+    )
     planner: PlannerSettings = PlannerSettings()
     embedder: EmbedderSettings = EmbedderSettings()
     seed_search: SeedSearchSettings = SeedSearchSettings()
@@ -181,6 +188,11 @@ class StagesSettings(Strict):
     reranker: RerankerSettings = RerankerSettings()
     assembler: AssemblerSettings = AssemblerSettings()
     reader: ReaderSettings = ReaderSettings()
+
+    @property
+    def at_once(self) -> int | None:
+        """Searches that an ingress works on at once; ``None`` for all that come, since others do the work."""
+        return self.searches_at_once if {*self.colocate} == {*get_args(ColocatedStage)} else None
 
     @model_validator(mode="after")
     def _light(self) -> Self:

@@ -56,6 +56,7 @@ from stages.planner import plan_request, three_queries
 from stages.run import Events, Run, Silent, StageBudget
 from stages.shapes import FITS
 from stages.steps import candidates, expand, recall, recheck
+from stages.turns import Turns
 
 # Budgets of C40 for the stages it names; the chain's total is the search_memory budget of 300 ms and what tails need.
 _BUDGETS = {
@@ -115,12 +116,16 @@ class Chain:
         stages: As objects or as handles; ``self.stages`` are the same behind their circuit breakers.
         config: How long it takes and how often it looks.
         observer: Told what the stages do.
+        at_once: How many searches are worked on at once; others wait in the order they came. All of them by default.
     """
 
-    def __init__(self, stages: Stages, config: ChainConfig, observer: Observer | None = None) -> None:
+    def __init__(
+        self, stages: Stages, config: ChainConfig, observer: Observer | None = None, at_once: int | None = None
+    ) -> None:
         self._config = config
         self._observer = observer or Silent()
         self._budgets = {**_BUDGETS, **config.budgets}
+        self._turns = Turns(at_once)
         self.stages = Stages(**{name: self._guarded(name, getattr(stages, name)) for name in STAGES})
 
     async def search(
@@ -143,6 +148,7 @@ class Chain:
 
         Raises:
             RequestError: The caller is at fault: nothing was searched.
+            Overloaded: The time was over before its turn came.
         """
         request.check()
         target = None if request.target_uri is None else check_target(ctx, request.target_uri)
@@ -150,8 +156,10 @@ class Chain:
         caller = None if must is None and own is None else all_of(must, own)
         timeout = min(request.timeout_ms or self._config.timeout_ms, self._config.timeout_ms)
         detailed = request.include_debug and request.trace_level == "detailed"
-        run = self.run(ctx, Deadline.after(timeout / 1000), rerank_ms=rerank_ms, detailed=detailed)
-        return await _Search(self.stages, self._config, run, request, target, caller, rerank=rerank).answer()
+        deadline = Deadline.after(timeout / 1000)
+        run = self.run(ctx, deadline, rerank_ms=rerank_ms, detailed=detailed)
+        async with self._turns.one(deadline):
+            return await _Search(self.stages, self._config, run, request, target, caller, rerank=rerank).answer()
 
     def run(
         self, ctx: RequestContext, deadline: Deadline, *, rerank_ms: int | None = None, detailed: bool = False

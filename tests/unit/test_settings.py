@@ -1,5 +1,5 @@
 from pathlib import Path
-from typing import get_args
+from typing import Any, get_args
 
 import pytest
 import yaml
@@ -7,6 +7,7 @@ import yaml
 from contracts.errors import ConfigError
 from deployments.environment import Environment, Secret
 from deployments.settings import Settings, load, parse
+from deployments.stage_settings import ColocatedStage, StagesSettings
 
 CONFIGS = Path(__file__).parents[2] / "configs"
 LOCAL, ELASTIC = (
@@ -48,6 +49,15 @@ def test_the_files_have_every_setting() -> None:
     missing = keys(Settings().model_dump(mode="json")) - keys(LOCAL) - keys(ELASTIC)
     # Written once, at the first deployment; and folders that follow data_dir.
     assert {key for key in missing if not key.endswith((".autoscaling", ".max_surge_percent", ".cache_dir"))} == set()
+
+
+@pytest.mark.parametrize(
+    ("colocated", "at_once"),
+    [((), None), (("planner", "assembler"), None), (tuple(sorted(get_args(ColocatedStage))), 3)],
+    ids=["none", "some", "all"],
+)
+def test_searches_have_turns_where_one_process_does_all_the_work(colocated: Any, at_once: int | None) -> None:
+    assert StagesSettings(colocate=colocated, searches_at_once=3).at_once == at_once
 
 
 @pytest.mark.parametrize(
