@@ -4,6 +4,7 @@ A stage is a callable of (context, deadline, request). All typed queries of a re
 decision 2); lists named ``hits`` hold one list a typed query.
 """
 
+from collections.abc import Sequence
 from typing import Protocol, TypeVar
 
 import msgspec
@@ -154,12 +155,26 @@ class ExpandResult(msgspec.Struct, array_like=True):
     degraded: tuple[Degradation, ...] = ()
 
 
+class Candidate(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """What a check needs of a hit."""
+
+    uri: str
+    name: str
+
+
 class RecheckRequest(msgspec.Struct, frozen=True, array_like=True):
-    """Input of the rechecker."""
+    """Input of the rechecker; made of hits by :meth:`of`."""
 
     queries: tuple[TypedQuery, ...]
     caller: Filter | None
-    hits: list[list[NodeHit]]
+    hits: list[list[Candidate]]
+
+    @classmethod
+    def of(
+        cls, queries: tuple[TypedQuery, ...], caller: Filter | None, hits: Sequence[Sequence[NodeHit]]
+    ) -> "RecheckRequest":
+        """To check these hits, a list of them a query."""
+        return cls(queries, caller, [[Candidate(hit.uri, hit.name) for hit in found] for found in hits])
 
 
 class Drop(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -171,10 +186,14 @@ class Drop(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 
 class RecheckResult(msgspec.Struct, array_like=True):
-    """Survivors in their order, scores untouched, and what was dropped."""
+    """Survivors, as ascending places in the request, and what was dropped."""
 
-    hits: list[list[NodeHit]]
+    kept: list[list[int]]
     drops: tuple[Drop, ...] = ()
+
+    def of(self, hits: Sequence[Sequence[NodeHit]]) -> list[list[NodeHit]]:
+        """The survivors of the hits that the request was made of."""
+        return [[found[place] for place in kept] for found, kept in zip(hits, self.kept, strict=True)]
 
 
 class RerankRequest(msgspec.Struct, frozen=True, array_like=True):
@@ -184,12 +203,39 @@ class RerankRequest(msgspec.Struct, frozen=True, array_like=True):
     hits: list[list[NodeHit]]
 
 
+class Ranked(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """A hit in its new order: its place in the request, its new score, and the reranker's probability, if any."""
+
+    place: int
+    score: float
+    rerank: float | None = None
+
+
 class RerankResult(msgspec.Struct, array_like=True):
     """The same hits in a new order; ``scored`` of ``total`` got a rerank score in time."""
 
-    hits: list[list[NodeHit]]
+    ranked: list[list[Ranked]]
     scored: int = 0
     total: int = 0
+
+    @classmethod
+    def as_before(cls, hits: Sequence[Sequence[NodeHit]], total: int = 0) -> "RerankResult":
+        """All in the order they came, none of ``total`` scored."""
+        return cls([[Ranked(place, hit.score) for place, hit in enumerate(found)] for found in hits], 0, total)
+
+    def of(self, hits: Sequence[Sequence[NodeHit]]) -> list[list[NodeHit]]:
+        """The hits of the request in their new order, with their new scores."""
+        return [
+            [_rescored(found[each.place], each) for each in ranked]
+            for found, ranked in zip(hits, self.ranked, strict=True)
+        ]
+
+
+def _rescored(hit: NodeHit, ranked: Ranked) -> NodeHit:
+    if ranked.rerank is None and ranked.score == hit.score:
+        return hit
+    scores = msgspec.structs.replace(hit.scores, rerank=ranked.rerank)
+    return msgspec.structs.replace(hit, score=ranked.score, scores=scores)
 
 
 class AssembleRequest(msgspec.Struct, frozen=True, array_like=True):

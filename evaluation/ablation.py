@@ -144,7 +144,7 @@ class _Run:
                 # One by one: the reranker takes the best candidates of a whole request.
                 rerank = RerankRequest((query,), [found])
                 reranked = await self._timed("+ rerank", self._setup.reranker(ctx, patient(), rerank))
-                self._note("+ rerank", [question], reranked.hits)
+                self._note("+ rerank", [question], reranked.of([found]))
 
     def columns(self) -> list[Column]:
         count = len(self._dataset.questions)

@@ -32,9 +32,7 @@ from contracts.stages import (
     QueryVectors,
     ReadRequest,
     ReadResult,
-    RecheckRequest,
     RerankRequest,
-    RerankResult,
     SeedRequest,
     Stage,
 )
@@ -44,7 +42,7 @@ from stages.chain import Chain
 from stages.redaction import Redactor
 from stages.run import Run
 from stages.scoring import rank_key
-from stages.steps import candidates, expand, recall, recheck
+from stages.steps import expand, recall, recheck, rerank
 
 WalkMethod = Literal["keyword", "vector", "hybrid"]
 # Of each recall at least: fewer make neither faster.
@@ -128,13 +126,10 @@ class Walk:
             return [], False
         if query.method == "hybrid":
             hits = (await expand(run, stages.expander, ExpandRequest(queries, usable, query.condition, hits))).hits
-        checked = await recheck(run, stages.rechecker, RecheckRequest(queries, query.condition, hits))
+        checked = await recheck(run, stages.rechecker, queries, query.condition, hits)
         kept = [[hit for hit in each if hit.has_content and not hit.has_children] for each in checked.hits]
         if query.method == "hybrid":
-            reranked = await run.stage(
-                "reranker", stages.reranker, RerankRequest(queries, kept), lambda: RerankResult(kept), count=candidates
-            )
-            kept = reranked.hits
+            kept = await rerank(run, stages.reranker, RerankRequest(queries, kept))
         return kept[0], usable is not None
 
     async def _read(

@@ -55,7 +55,7 @@ from stages.guarded import BreakerConfig, Guarded
 from stages.planner import plan_request, three_queries
 from stages.run import Events, Run, Silent, StageBudget
 from stages.shapes import FITS
-from stages.steps import candidates, expand, recall, recheck
+from stages.steps import candidates, expand, recall, recheck, rerank
 from stages.turns import Turns
 
 # Budgets of C40 for the stages it names; the chain's total is the search_memory budget of 300 ms and what tails need.
@@ -216,7 +216,9 @@ class _Search:
         found = await self._round(plan, self._config.limit)
         if self._too_few(found.hits) and not found.failed:
             found = await self._second_round(found)
-        hits = await self._rerank(found.plan, found.hits) if self._reranks else found.hits
+        hits = found.hits
+        if self._reranks:
+            hits = await rerank(self._run, self._stages.reranker, RerankRequest(found.plan.queries, hits))
         assembly = await self._assemble(found.plan, hits)
         return SearchMemoryResponse(
             request_id=self._run.ctx.request_id,
@@ -267,7 +269,7 @@ class _Search:
             ExpandRequest(queries, None if seeds.keyword_only else vectors, self._caller, seeds.hits),
         )
         self._run.event("expander", "expanded", depth=expanded.depth, nodes=expanded.nodes, capped=expanded.capped)
-        checked = await recheck(self._run, self._stages.rechecker, RecheckRequest(queries, self._caller, expanded.hits))
+        checked = await recheck(self._run, self._stages.rechecker, queries, self._caller, expanded.hits)
         shown = {hit.uri for found in checked.hits for hit in found}
         for drop in checked.drops:
             if drop.exclude_reason in _HIDDEN:
@@ -306,19 +308,6 @@ class _Search:
                 self._vectors, rows=len(plan.queries), data=first * len(plan.queries)
             )
         return plan
-
-    async def _rerank(self, plan: Plan, hits: list[list[NodeHit]]) -> list[list[NodeHit]]:
-        result = await self._run.stage(
-            "reranker",
-            self._stages.reranker,
-            RerankRequest(plan.queries, hits),
-            lambda: RerankResult(hits),
-            count=candidates,
-        )
-        if 0 < result.scored < result.total:
-            self._run.degrade("reranker", f"RET-5041: scored {result.scored} of {result.total} candidates in time")
-        self._run.event("reranker", "reranked", scored=result.scored, total=result.total)
-        return result.hits
 
     async def _assemble(self, plan: Plan, hits: list[list[NodeHit]]) -> Assembly:
         given = self._request.score_threshold

@@ -9,11 +9,10 @@ from contracts.context import RequestContext
 from contracts.deadline import Deadline
 from contracts.errors import RecheckFailed
 from contracts.filters import Filter, predicate
-from contracts.hits import NodeHit
 from contracts.ports import NodeMeta, SearchIndex
 from contracts.query import TypedQuery
 from contracts.scope import search_conditions
-from contracts.stages import Drop, RecheckRequest, RecheckResult
+from contracts.stages import Candidate, Drop, RecheckRequest, RecheckResult
 
 
 class RecheckerConfig(BaseModel):
@@ -40,13 +39,11 @@ class Rechecker:
     async def __call__(self, ctx: RequestContext, deadline: Deadline, request: RecheckRequest) -> RecheckResult:
         """Check candidates, best first, until each typed query has its ``top_k`` or none is left.
 
-        Order and scores stay as they are.
-
         Raises:
             RecheckFailed: The source of truth could not be asked (RET-5002).
         """
         checks = [_Check(ctx, query, request.caller) for query in request.queries]
-        kept: list[list[NodeHit]] = [[] for _ in checks]
+        kept: list[list[int]] = [[] for _ in checks]
         drops: list[Drop] = []
         spent = 0.0
         for start in range(0, max(map(len, request.hits), default=0), self._config.candidates):
@@ -60,11 +57,11 @@ class Rechecker:
             ]
             live = await self._live(ctx, {hit.uri for hits in wanted for hit in hits})
             for position, hits in enumerate(wanted):
-                for hit in hits:
+                for place, hit in enumerate(hits, start):
                     if reason := checks[position].reason(hit, live.get(hit.uri)):
                         drops.append(Drop(hit.uri, position, reason))
                     else:
-                        kept[position].append(hit)
+                        kept[position].append(place)
             spent = time.perf_counter() - started
         return RecheckResult(kept, tuple(drops))
 
@@ -84,7 +81,7 @@ class _Check:
         self._hints = query.hints
         self._terms = bool(self._hints.must_have_terms or self._hints.exclude_terms)
 
-    def reason(self, hit: NodeHit, live: NodeMeta | None) -> str:
+    def reason(self, hit: Candidate, live: NodeMeta | None) -> str:
         """Why a candidate is dropped, as a short code without any of its or the query's text; empty when it stays.
 
         Args:

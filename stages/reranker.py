@@ -7,7 +7,6 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Literal
 
 import numpy as np
-from msgspec.structs import replace
 from pydantic import BaseModel, ConfigDict, Field
 
 from contracts.context import RequestContext
@@ -16,7 +15,7 @@ from contracts.errors import ConfigError, StageFailed
 from contracts.hits import NodeHit
 from contracts.ports import PairScorer
 from contracts.query import TypedQuery
-from contracts.stages import RerankRequest, RerankResult
+from contracts.stages import Ranked, RerankRequest, RerankResult
 
 STAGE = "reranker"
 # A score of 0 would leave no room below it for the hits that were not scored.
@@ -75,13 +74,13 @@ class Reranker:
             StageFailed: The model failed.
         """
         if self._scorer is None:
-            return RerankResult(request.hits)
+            return RerankResult.as_before(request.hits)
         places = [(q, i) for q, hits in enumerate(request.hits) for i in range(len(hits))]
         places = sorted(places, key=lambda place: -request.hits[place[0]][place[1]].score)[: self._config.top_n]
         pairs = [_pair(request.queries[q], request.hits[q][i]) for q, i in places]
         probabilities = await self._score(self._scorer, pairs, deadline)
         if not probabilities:
-            return RerankResult(request.hits, 0, len(pairs))
+            return RerankResult.as_before(request.hits, len(pairs))
         reranked = dict(zip(places, probabilities, strict=False))
         return RerankResult(self._reorder(request.hits, reranked), len(reranked), len(pairs))
 
@@ -109,20 +108,14 @@ class Reranker:
             slowest = max(slowest, time.monotonic() - began)
         return scores
 
-    def _reorder(
-        self, hits: Sequence[Sequence[NodeHit]], reranked: dict[tuple[int, int], float]
-    ) -> list[list[NodeHit]]:
+    def _reorder(self, hits: Sequence[Sequence[NodeHit]], reranked: dict[tuple[int, int], float]) -> list[list[Ranked]]:
         weight = self._config.weight
         new = {(q, i): weight * p + (1 - weight) * hits[q][i].score for (q, i), p in reranked.items()}
         floor = min(new.values())
         answer = []
         for q, found in enumerate(hits):
-            scored = [
-                replace(hit, score=new[q, i], scores=replace(hit.scores, rerank=reranked[q, i]))
-                for i, hit in enumerate(found)
-                if (q, i) in new
-            ]
-            others = [replace(hit, score=hit.score * floor) for i, hit in enumerate(found) if (q, i) not in new]
+            scored = [Ranked(i, new[q, i], reranked[q, i]) for i in range(len(found)) if (q, i) in new]
+            others = [Ranked(i, hit.score * floor) for i, hit in enumerate(found) if (q, i) not in new]
             answer.append(sorted(scored, key=lambda hit: -hit.score) + others)
         return answer
 

@@ -1,14 +1,15 @@
 """Whether what a stage answered has the shape that its request asks for: garbage of one stage must not break the next.
 
-A later stage may only order, drop and cut: what it answers comes from what it was given.
+A later stage may only order, drop and cut. The rechecker and the reranker name places in what they were given, so they
+can't do anything else; what the assembler answers must come from what it was given.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from math import isfinite
 from typing import Any
 
 import numpy as np
 
-from contracts.hits import NodeHit
 from contracts.query import CONTEXT_TYPES
 from contracts.stages import (
     AssembleRequest,
@@ -48,9 +49,20 @@ def _expanded(request: ExpandRequest, answer: ExpandResult) -> bool:
     return len(answer.hits) == len(request.queries)
 
 
-def _subset(request: RecheckRequest | RerankRequest, answer: RecheckResult | RerankResult) -> bool:
-    return len(answer.hits) == len(request.hits) and all(
-        _uris(kept) <= _uris(given) for kept, given in zip(answer.hits, request.hits, strict=True)
+def _kept(request: RecheckRequest, answer: RecheckResult) -> bool:
+    return _places(request.hits, answer.kept) and all(kept == sorted(kept) for kept in answer.kept)
+
+
+def _ranked(request: RerankRequest, answer: RerankResult) -> bool:
+    places = [[each.place for each in ranked] for ranked in answer.ranked]
+    return _places(request.hits, places) and all(isfinite(each.score) for found in answer.ranked for each in found)
+
+
+def _places(given: Sequence[Sequence[object]], places: Sequence[Sequence[int]]) -> bool:
+    """Whether these are places of what was given, none of them twice."""
+    return len(given) == len(places) and all(
+        len(set(found)) == len(found) and set(found) <= set(range(len(each)))
+        for each, found in zip(given, places, strict=True)
     )
 
 
@@ -66,17 +78,13 @@ def _read(request: ReadRequest, answer: ReadResult) -> bool:
     )
 
 
-def _uris(hits: Iterable[NodeHit]) -> set[str]:
-    return {hit.uri for hit in hits}
-
-
 FITS: Mapping[str, Callable[[Any, Any], bool]] = {
     "planner": _plan,
     "embedder": _vectors,
     "seed_search": _seeds,
     "expander": _expanded,
-    "rechecker": _subset,
-    "reranker": _subset,
+    "rechecker": _kept,
+    "reranker": _ranked,
     "assembler": _assembly,
     "reader": _read,
 }

@@ -4,7 +4,7 @@ from contracts.context import RequestContext
 from contracts.deadline import Deadline
 from contracts.errors import RecallFailed
 from contracts.query import QueryFilters, TypedQuery
-from contracts.stages import RecheckRequest, SeedRequest
+from contracts.stages import SeedRequest
 from corpora.rag.calibration import Scale
 from corpora.rag.types import CorpusQuery, Ranking
 from stages.assembler import best_by_uri, block
@@ -39,7 +39,7 @@ class KeywordRetriever:
         found = await recall(run, stages.seed_search, request)
         if found is None:
             raise RecallFailed("The keyword search did not answer.", stage="seed_search")
-        checked = await recheck(run, stages.rechecker, RecheckRequest((typed,), query.condition, found.hits))
+        checked = await recheck(run, stages.rechecker, (typed,), query.condition, found.hits)
         blocks = map(block, best_by_uri(checked.hits[0]))
         ranking = self._scale.ranking(blocks, query.threshold, run.degraded)
         return Ranking(ranking.hits[: query.candidates], ranking.below_threshold, ranking.degraded)

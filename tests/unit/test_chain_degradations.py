@@ -94,7 +94,7 @@ async def test_a_stage_whose_circuit_is_open_degrades_without_being_asked() -> N
 
 async def test_a_reranker_that_scored_a_part_in_time_is_told_of() -> None:
     async def late(ctx: RequestContext, deadline: Deadline, request: RerankRequest) -> RerankResult:
-        return RerankResult(request.hits, scored=1, total=3)
+        return RerankResult(RerankResult.as_before(request.hits).ranked, scored=1, total=3)
 
     observer = Recorder()
     response = await search(reranker=late, observer=observer)

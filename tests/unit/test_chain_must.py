@@ -39,7 +39,7 @@ async def test_a_search_can_go_without_its_reranker() -> None:
 
     async def reranker(ctx: Any, deadline: Any, request: RerankRequest) -> RerankResult:
         asked.append(request)
-        return RerankResult(request.hits)
+        return RerankResult.as_before(request.hits)
 
     chain, observer = Chain(replace(stages(FakeIndex(RECORDS)), reranker=reranker), ChainConfig()), Recorder()
     answer = await chain.search(CTX, SearchMemoryRequest(query="deploy"), rerank=False)

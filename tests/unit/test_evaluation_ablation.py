@@ -85,7 +85,8 @@ class FakeReranker:
 
     async def __call__(self, ctx: RequestContext, deadline: Deadline, request: RerankRequest) -> RerankResult:
         self.sizes.append(len(request.queries))
-        return RerankResult([found[::-1] for found in request.hits])
+        answer = RerankResult.as_before(request.hits)
+        return RerankResult([found[::-1] for found in answer.ranked])
 
 
 def setup(seed_search: FakeSeedSearch, reranker: FakeReranker | None = None, batch: int = 2) -> Setup:

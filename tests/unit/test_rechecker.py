@@ -28,7 +28,7 @@ async def recheck(
 ) -> RecheckResult:
     typed = TypedQuery("q", "resource", **query)  # type: ignore[arg-type]
     stage = Rechecker(index, RecheckerConfig(candidates=candidates))
-    return await stage(CTX, Deadline.after(10), RecheckRequest((typed,), caller, [hits]))
+    return await stage(CTX, Deadline.after(10), RecheckRequest.of((typed,), caller, [hits]))
 
 
 @pytest.mark.parametrize(
@@ -59,7 +59,7 @@ async def test_each_broken_condition_drops_with_its_reason(
 ) -> None:
     result = await recheck(FakeIndex([record(A, **live)]), [node_hit(A)], **query)
     assert [drop.exclude_reason for drop in result.drops] == ([reason] if reason else [])
-    assert len(result.hits[0]) == (0 if reason else 1)
+    assert result.kept == ([[]] if reason else [[0]])
 
 
 async def test_a_record_gone_from_the_source_of_truth_is_dropped() -> None:
@@ -74,8 +74,8 @@ async def test_it_never_changes_a_score_nor_the_order_nor_adds_a_hit(rows: list[
     index = FakeIndex([record(f"strata://shared/{n}", status="active" if keep else "archived") for n, _, keep in rows])
     before = [msgspec.structs.replace(hit) for hit in hits]
     result = await recheck(index, hits)
-    assert result.hits[0] == [hit for hit, (_, _, keep) in zip(before, rows, strict=True) if keep]
-    assert len(result.drops) + len(result.hits[0]) == len(hits)
+    assert result.of([hits]) == [[hit for hit, (_, _, keep) in zip(before, rows, strict=True) if keep]]
+    assert len(result.drops) + len(result.kept[0]) == len(hits)
 
 
 async def test_a_record_that_a_failing_index_gives_out_of_another_account_is_dropped() -> None:
@@ -87,7 +87,7 @@ async def test_a_record_that_a_failing_index_gives_out_of_another_account_is_dro
 
     index.meta = leaks  # type: ignore[method-assign]
     result = await recheck(index, [node_hit(A)])
-    assert (result.hits, [drop.exclude_reason for drop in result.drops]) == ([[]], ["forbidden"])
+    assert (result.kept, [drop.exclude_reason for drop in result.drops]) == ([[]], ["forbidden"])
 
 
 async def test_it_goes_on_down_the_candidates_until_as_many_as_asked_for_pass() -> None:
@@ -95,7 +95,7 @@ async def test_it_goes_on_down_the_candidates_until_as_many_as_asked_for_pass() 
     uris = [f"strata://shared/{n:02}" for n in range(40)]
     index = FakeIndex([record(uri, status="active" if n >= 25 else "archived") for n, uri in enumerate(uris)])
     result = await recheck(index, list(map(node_hit, uris)), candidates=10, top_k=8)
-    assert [hit.uri for hit in result.hits[0]] == uris[25:40]
+    assert result.kept == [[*range(25, 40)]]
     assert [len(asked) for asked in index.metas] == [10, 10, 10, 10]
     assert len(result.drops) == 25
 
@@ -104,7 +104,7 @@ async def test_it_looks_no_further_than_it_must() -> None:
     uris = [f"strata://shared/{n:02}" for n in range(40)]
     index = FakeIndex([record(uri) for uri in uris])
     result = await recheck(index, list(map(node_hit, uris)), candidates=10, top_k=8)
-    assert [hit.uri for hit in result.hits[0]] == uris[:10]
+    assert result.kept == [[*range(10)]]
     assert len(index.metas) == 1
 
 
@@ -114,8 +114,8 @@ async def test_a_query_that_has_enough_is_not_checked_again_for_the_sake_of_anot
     queries = (TypedQuery("q", "memory", top_k=5), TypedQuery("q", "skill", top_k=5))
     hits = [list(map(node_hit, uris)), list(map(node_hit, uris))]
     stage = Rechecker(index, RecheckerConfig(candidates=10))
-    result = await stage(CTX, Deadline.after(10), RecheckRequest(queries, None, hits))
-    assert [len(found) for found in result.hits] == [10, 0]
+    result = await stage(CTX, Deadline.after(10), RecheckRequest.of(queries, None, hits))
+    assert result.kept == [[*range(10)], []]
     assert [drop.query for drop in result.drops] == [1] * 20
 
 
@@ -123,9 +123,9 @@ async def test_when_time_runs_out_what_is_checked_is_answered_and_the_rest_dropp
     uris = [f"strata://shared/{n:02}" for n in range(20)]
     index = FakeIndex([record(uri, status="active" if n == 9 else "archived") for n, uri in enumerate(uris)])
     stage = Rechecker(index, RecheckerConfig(candidates=10))
-    request = RecheckRequest((TypedQuery("q", "resource"),), None, [list(map(node_hit, uris))])
+    request = RecheckRequest.of((TypedQuery("q", "resource"),), None, [list(map(node_hit, uris))])
     result = await stage(CTX, Deadline(at=0), request)
-    assert [hit.uri for hit in result.hits[0]] == [uris[9]]
+    assert result.kept == [[9]]
     assert len(index.metas) == 1
 
 

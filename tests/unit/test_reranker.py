@@ -1,6 +1,7 @@
 import asyncio
 import threading
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 import pytest
@@ -63,9 +64,17 @@ def hit(name: str, score: float, rerank: float = 0.5, **fields: object) -> NodeH
     return node_hit(f"strata://shared/{name}", score, abstract=f"about {name} {rerank}", **fields)
 
 
-async def rerank(hits: list[list[NodeHit]], scorer: object, seconds: float = 60, **settings: object) -> RerankResult:
+class Answer(NamedTuple):
+    """A result, and the hits that it makes of those that went in."""
+
+    result: RerankResult
+    hits: list[list[NodeHit]]
+
+
+async def rerank(hits: list[list[NodeHit]], scorer: object, seconds: float = 60, **settings: object) -> Answer:
     stage = Reranker(RerankerConfig(**{"kind": "cross_encoder"} | settings), scorer)  # type: ignore[arg-type]
-    return await stage(CTX, Deadline.after(seconds), RerankRequest(QUERIES[: len(hits)], hits))
+    result = await stage(CTX, Deadline.after(seconds), RerankRequest(QUERIES[: len(hits)], hits))
+    return Answer(result, result.of(hits))
 
 
 def names(hits: list[NodeHit]) -> list[str]:
@@ -75,7 +84,7 @@ def names(hits: list[NodeHit]) -> list[str]:
 async def test_without_a_reranker_hits_come_back_as_they_are() -> None:
     hits = [[hit("a", 0.4), hit("b", 0.3)]]
     answer = await rerank(hits, None, kind="none")
-    assert answer == RerankResult(hits, 0, 0)
+    assert answer == (RerankResult.as_before(hits), hits)
 
 
 def test_a_cross_encoder_without_a_model_is_refused_at_start() -> None:
@@ -93,7 +102,7 @@ async def test_scored_hits_are_ordered_by_the_reranker_and_say_so() -> None:
     assert [h.score for h in hits] == pytest.approx([0.9, 0.1])
     assert [h.scores.rerank for h in hits] == pytest.approx([0.9, 0.1])
     assert (hits[1].scores.vector, hits[1].scores.relevance, hits[1].scores.hierarchy) == (0.3, 0.4, 0.2)
-    assert (answer.scored, answer.total) == (2, 2)
+    assert (answer.result.scored, answer.result.total) == (2, 2)
 
 
 async def test_the_pair_is_the_query_with_name_and_abstract() -> None:
@@ -107,7 +116,7 @@ async def test_the_best_hits_over_all_queries_go_first_in_one_flow() -> None:
     hits = [[hit("a", 0.9), hit("d", 0.2)], [hit("b", 0.8), hit("c", 0.5)]]
     answer = await rerank(hits, scorer, top_n=3, batch_pairs=2)
     assert [[p.split("\n")[0] for _, p in batch] for batch in scorer.batches] == [["a", "b"], ["c"]]
-    assert (answer.scored, answer.total) == (3, 3)
+    assert (answer.result.scored, answer.result.total) == (3, 3)
 
 
 async def test_hits_beyond_top_n_keep_their_order_below_all_that_were_scored() -> None:
@@ -131,14 +140,14 @@ async def test_what_is_not_scored_in_time_keeps_its_order_behind_what_is() -> No
     scorer.gate.set()
     assert names(answer.hits[0]) == ["a", "b", "c", "d"]
     assert [h.scores.rerank is None for h in answer.hits[0]] == [False, False, True, True]
-    assert (answer.scored, answer.total) == (2, 4)
+    assert (answer.result.scored, answer.result.total) == (2, 4)
 
 
 async def test_when_nothing_is_scored_in_time_the_order_before_stands() -> None:
     hits = [[hit("a", 0.9, 0.1), hit("b", 0.8, 0.9)]]
     scorer = FakeScorer()
     answer = await rerank(hits, scorer, seconds=-1)
-    assert answer == RerankResult(hits, 0, 2)
+    assert answer == (RerankResult.as_before(hits, 2), hits)
     assert scorer.batches == []
 
 
@@ -163,7 +172,7 @@ async def test_the_hits_that_came_in_are_left_alone() -> None:
 
 async def test_no_hits_need_no_model() -> None:
     scorer = FakeScorer()
-    assert await rerank([[], []], scorer) == RerankResult([[], []], 0, 0)
+    assert await rerank([[], []], scorer) == (RerankResult([[], []], 0, 0), [[], []])
     assert scorer.batches == []
 
 
@@ -197,6 +206,6 @@ async def test_nothing_is_lost_and_scores_fall_along_each_list_and_over_all(
     everything = [h for found in answer.hits for h in found]
     scored = [h.score for h in everything if h.scores.rerank is not None]
     others = [h.score for h in everything if h.scores.rerank is None]
-    assert len(scored) == answer.scored == answer.total == min(top_n, len(everything))
+    assert len(scored) == answer.result.scored == answer.result.total == min(top_n, len(everything))
     if scored and others:
         assert min(scored) >= max(others)

@@ -17,6 +17,7 @@ from contracts.stages import (
     Plan,
     PlanRequest,
     QueryVectors,
+    Ranked,
     ReadRequest,
     ReadResult,
     RecheckRequest,
@@ -31,10 +32,10 @@ from stages.assembler import block
 from stages.shapes import FITS
 from tests.support.hits import node_hit
 
-ONE, TWO, OTHER = (node_hit(f"strata://shared/{name}") for name in ("one", "two", "other"))
+ONE, TWO, THREE, OTHER = (node_hit(f"strata://shared/{name}") for name in ("one", "two", "three", "other"))
 QUERIES = (TypedQuery("text", "memory"), TypedQuery("text", "skill"))
 MODEL = ModelRef("m", "1", 2)
-HITS = [[ONE], [TWO]]
+HITS = [[ONE, THREE], [TWO]]
 
 
 def vectors(*rows: list[float], count: int | None = None) -> QueryVectors:
@@ -51,7 +52,7 @@ REQUESTS: dict[str, Any] = {
     "embedder": EmbedRequest(("text", "text")),
     "seed_search": SeedRequest(QUERIES, None, None, 10),
     "expander": ExpandRequest(QUERIES, None, None, HITS),
-    "rechecker": RecheckRequest(QUERIES, None, HITS),
+    "rechecker": RecheckRequest.of(QUERIES, None, HITS),
     "reranker": RerankRequest(QUERIES, HITS),
     "assembler": AssembleRequest(QUERIES, HITS, limit=2),
     "reader": ReadRequest(("strata://shared/one",)),
@@ -65,8 +66,10 @@ REQUESTS: dict[str, Any] = {
         ("embedder", vectors([1, 0], [0, 1])),
         ("seed_search", SeedResult([[ONE, OTHER], []], more=False)),
         ("expander", ExpandResult([[ONE, OTHER], [TWO]])),
-        ("rechecker", RecheckResult([[ONE], []])),
-        ("reranker", RerankResult([[ONE], [TWO]])),
+        ("rechecker", RecheckResult([[0], []])),
+        ("rechecker", RecheckResult([[0, 1], [0]])),
+        ("reranker", RerankResult([[Ranked(1, 0.5), Ranked(0, 0.4)], [Ranked(0, 0.3)]])),
+        ("reranker", RerankResult([[], []])),
         ("assembler", assembly(ONE, TWO)),
         ("reader", ReadResult((block(ONE),))),
     ],
@@ -85,9 +88,16 @@ def test_what_was_asked_for_fits(stage: str, answer: Any) -> None:
         ("embedder", vectors([1, 0], [float("nan"), 1])),
         ("seed_search", SeedResult([[ONE]], more=False)),
         ("expander", ExpandResult([])),
-        ("rechecker", RecheckResult([[ONE]])),
-        ("rechecker", RecheckResult([[ONE], [OTHER]])),
-        ("reranker", RerankResult([[ONE, OTHER], [TWO]])),
+        ("rechecker", RecheckResult([[0]])),
+        ("rechecker", RecheckResult([[0], [1]])),
+        ("rechecker", RecheckResult([[0], [-1]])),
+        ("rechecker", RecheckResult([[1, 0], []])),
+        ("rechecker", RecheckResult([[0, 0], []])),
+        ("reranker", RerankResult([[Ranked(0, 0.5)]])),
+        ("reranker", RerankResult([[Ranked(2, 0.5)], []])),
+        ("reranker", RerankResult([[Ranked(-1, 0.5)], []])),
+        ("reranker", RerankResult([[Ranked(0, 0.5), Ranked(0, 0.4)], []])),
+        ("reranker", RerankResult([[Ranked(0, float("nan"))], []])),
         ("assembler", assembly(ONE, OTHER)),
         ("assembler", assembly(ONE, TWO, ONE)),
         ("reader", ReadResult((block(ONE), block(TWO)))),
