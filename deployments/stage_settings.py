@@ -42,6 +42,15 @@ class AutoscalingSettings(Strict):
             raise ValueError("a delay is shorter than look_back_period_s, which makes the number of replicas thrash")
         return self
 
+    def options(self) -> dict[str, Any]:
+        """Serve's ``autoscaling_config``."""
+        return {
+            **self.model_dump(),
+            # Replicas tell of their load several times within the window, or it would be empty now and then.
+            "metrics_interval_s": min(10.0, self.look_back_period_s / 3),
+            "policy": {"policy_function": "deployments.scaling:by_calls"},
+        }
+
 
 class DeploymentSettings(Strict):
     """How one stage is deployed."""
@@ -70,8 +79,7 @@ class DeploymentSettings(Strict):
         """Keyword arguments of ``Deployment.options``."""
         scale: dict[str, Any] = {"num_replicas": self.num_replicas}
         if self.autoscaling:
-            policy = {"policy_function": "deployments.scaling:by_calls"}
-            scale = {"autoscaling_config": {**self.autoscaling.model_dump(), "policy": policy}}
+            scale = {"autoscaling_config": self.autoscaling.options()}
         return {
             **scale,
             "ray_actor_options": {"num_cpus": self.num_cpus, "num_gpus": self.num_gpus},

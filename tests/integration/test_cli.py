@@ -14,7 +14,9 @@ from typing import Any
 import httpx
 import psutil
 import pytest
+from typer.testing import CliRunner
 
+from deployments.cli.app import app
 from deployments.lifecycle import Run, Service, port_is_free
 from tests.support.models import model_cache
 
@@ -28,8 +30,9 @@ RECORDS = [
 ]
 # Starting the graph takes seconds on a quiet machine and minutes on a busy one.
 PATIENCE = 280
-# Fewer processes, where the graph is not what is tested.
-SMALL = {"colocate": ["planner", "reranker", "assembler"]}
+# Fewer processes, where the graph is not what is tested; the second without corpora.
+SMALL = {"stages": {"colocate": ["planner", "seed_search", "expander", "rechecker", "reranker", "assembler"]}}
+SMALLEST = {**SMALL, "corpora": {"enabled": []}}
 
 
 def free_port() -> int:
@@ -63,6 +66,14 @@ class Home:
         assert not check or done.returncode == 0, done.stderr
         assert "Traceback" not in done.stderr
         return done
+
+    def here(self, *arguments: str, check: bool = True) -> subprocess.CompletedProcess[str]:
+        """The same in this process, for what asks a running service: most of such a command's time is its start."""
+        command = [*arguments, "--config", str(self.config)]
+        done = CliRunner().invoke(app, command)
+        assert not check or done.exit_code == 0, done.stderr
+        assert done.exception is None or isinstance(done.exception, SystemExit)
+        return subprocess.CompletedProcess(command, done.exit_code, done.stdout, done.stderr)
 
     def command(self, *arguments: str) -> list[str]:
         return [*STRATA, *arguments, "--config", str(self.config)]
@@ -134,10 +145,10 @@ def test_a_detached_service_answers_and_is_taken_down_without_a_trace(home: Home
     assert found["hits"][0]["uri"] == "strata://shared/records/run"
     here = json.loads(home.strata("search", "run a command with a timeout", "--in-process", "--json").stdout)
     assert here["hits"][0]["uri"] == found["hits"][0]["uri"]
-    read = json.loads(home.strata("read", found["hits"][0]["uri"], "--level", "L2", "--json").stdout)
+    read = json.loads(home.here("read", found["hits"][0]["uri"], "--level", "L2", "--json").stdout)
     assert read["block"]["content_excerpt"] == RECORDS[0]["text"]
 
-    refused = home.strata("search", "run", "--key", "strata_0_0", check=False)
+    refused = home.here("search", "run", "--key", "strata_0_0", check=False)
     assert refused.returncode == 1
     assert "RET-4011" in refused.stderr
     second = home.strata("up", "--detach", check=False)
@@ -151,7 +162,7 @@ def test_a_detached_service_answers_and_is_taken_down_without_a_trace(home: Home
     assert run.processes() == []
     assert port_is_free("127.0.0.1", home.port)
     assert home.strata("status", check=False).returncode == 1
-    after = home.strata("search", "run", check=False)
+    after = home.here("search", "run", check=False)
     assert after.returncode == 1
     assert "strata up" in after.stderr
 
@@ -159,7 +170,7 @@ def test_a_detached_service_answers_and_is_taken_down_without_a_trace(home: Home
 @pytest.mark.timeout(600)
 def test_ctrl_c_ends_a_foreground_service_with_all_its_processes(home: Home) -> None:
     """The terminal sends SIGINT to the whole foreground process group."""
-    home.change(stages=SMALL)
+    home.change(**SMALLEST)
     command = home.start_in_foreground()
     run = running(home)
     until(lambda: (readiness := run.readiness()) and set(readiness.stages.values()) == {"ok"})
@@ -185,7 +196,7 @@ def test_a_foreground_service_that_is_killed_while_it_starts_leaves_nothing(home
 
 @pytest.mark.timeout(600)
 def test_a_graph_that_cant_start_says_why_and_leaves_nothing(home: Home) -> None:
-    home.change(stages=SMALL, embedder={"name": "no-such-model"})
+    home.change(**SMALLEST, embedder={"backend": "onnx", "name": "no-such-model"})
     failed = home.strata("up", "--detach", check=False)
     assert failed.returncode == 1
     assert "no-such-model" in failed.stderr

@@ -1,7 +1,9 @@
 """Corpora on the command line, through a running service and after it is gone."""
 
 import json
+import subprocess
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +13,7 @@ from tests.integration.test_cli import SMALL, Home, home
 
 __all__ = ["home"]
 
+Strata = Callable[..., subprocess.CompletedProcess[str]]
 ANN = ("--user", "ann", "--assistant", "helper")
 # As the sets of ../shared/eval, and the upstream LoCoMo, write dialogues: a turn a line.
 TURNS = [
@@ -26,15 +29,15 @@ def write(path: Path, *lines: object) -> str:
     return str(path)
 
 
-def retrieve(home: Home, query: str, corpus: str, *where: str) -> Any:
-    shown = home.strata("retrieve", query, "--corpus", corpus, *where, "--threshold", "0.1", "--json")
+def retrieve(strata: Strata, query: str, corpus: str, *where: str) -> Any:
+    shown = strata("retrieve", query, "--corpus", corpus, *where, "--threshold", "0.1", "--json")
     return json.loads(shown.stdout)
 
 
 @pytest.mark.timeout(600)
 def test_a_folder_goes_through_the_service_and_is_retrieved_within_its_dimensions(home: Home) -> None:
     """R2, R6, R8: the same commands with and without a service."""
-    home.change(stages=SMALL)
+    home.change(**SMALL)
     home.strata("keys", "create", "--user-space", "user:ann", "--save")
     home.strata("up", "--detach")
     folder = home.folder / "locomo"
@@ -42,37 +45,37 @@ def test_a_folder_goes_through_the_service_and_is_retrieved_within_its_dimension
     write(folder / "corpus.jsonl", *TURNS)
     write(folder / "queries.jsonl", {"id": "q", "text": "not to be ingested"})
 
-    summary = json.loads(home.strata("ingest", str(folder), "--corpus", "memory", *ANN, "--json").stdout)
+    summary = json.loads(home.here("ingest", str(folder), "--corpus", "memory", *ANN, "--json").stdout)
     assert (summary["stored"], summary["refused"], summary["problems"]) == (2, 0, [])
-    state = json.loads(home.strata("ingest", "receipt", summary["receipts"][0], "--json").stdout)
+    state = json.loads(home.here("ingest", "receipt", summary["receipts"][0], "--json").stdout)
     assert state["state"] == "stored"
 
     first, second = (*ANN, "--conversation", "c1"), (*ANN, "--conversation", "c2")
-    answer = retrieve(home, "support group", "memory", *first)
+    answer = retrieve(home.here, "support group", "memory", *first)
     assert "support group" in answer["hits"][0]["text"]
     assert not any("banker" in hit["text"] for hit in answer["hits"])
-    assert "banker" in retrieve(home, "banker", "memory", *second)["hits"][0]["text"]
+    assert "banker" in retrieve(home.here, "banker", "memory", *second)["hits"][0]["text"]
     for number in range(0, len(first), 2):
         missing = first[:number] + first[number + 2 :]
-        refused = home.strata("retrieve", "support group", "--corpus", "memory", *missing, check=False)
+        refused = home.here("retrieve", "support group", "--corpus", "memory", *missing, check=False)
         assert refused.returncode == 1
         assert f"[{first[number].removeprefix('--')}_id]" in refused.stderr
 
     pages = write(home.folder / "pages.jsonl", PAGE)
-    home.strata("ingest", pages, "--corpus", "web", "--dim", "session_id=s-1")
-    (hit,) = retrieve(home, "green tea", "web", "--dim", "session_id=s-1")["hits"]
-    home.strata("rollout", "set", "web.rag", "0")
+    home.here("ingest", pages, "--corpus", "web", "--dim", "session_id=s-1")
+    (hit,) = retrieve(home.here, "green tea", "web", "--dim", "session_id=s-1")["hits"]
+    home.here("rollout", "set", "web.rag", "0")
     end = time.monotonic() + 60
-    while retrieve(home, "green tea", "web", "--dim", "session_id=s-1")["path"] != "keyword":
+    while retrieve(home.here, "green tea", "web", "--dim", "session_id=s-1")["path"] != "keyword":
         assert time.monotonic() < end, "the running service does not follow the switch"
-    home.strata("rollout", "reset", "web.rag")
+    home.here("rollout", "reset", "web.rag")
 
-    gone = home.strata("delete", "--corpus", "web", "--source", hit["source_id"], "--dim", "session_id=s-1")
+    gone = home.here("delete", "--corpus", "web", "--source", hit["source_id"], "--dim", "session_id=s-1")
     assert gone.stdout == f"{hit['source_id']}: gone\n"
-    assert retrieve(home, "green tea", "web", "--dim", "session_id=s-1")["hits"] == []
+    assert retrieve(home.here, "green tea", "web", "--dim", "session_id=s-1")["hits"] == []
 
     home.strata("down")
-    assert "banker" in retrieve(home, "banker", "memory", *second)["hits"][0]["text"]
+    assert "banker" in retrieve(home.strata, "banker", "memory", *second)["hits"][0]["text"]
     more = write(home.folder / "more.jsonl", {"text": "Ann plays the cello", "memory_type": "fact"})
     home.strata("ingest", more, "--corpus", "memory", *second)
-    assert any("cello" in hit["text"] for hit in retrieve(home, "cello", "memory", *second)["hits"])
+    assert any("cello" in hit["text"] for hit in retrieve(home.strata, "cello", "memory", *second)["hits"])

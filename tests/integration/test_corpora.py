@@ -117,8 +117,9 @@ async def test_the_same_on_elasticsearch(
     raw = settings.model_dump(mode="json", exclude_unset=True)
     raw["index"] = {"backend": "elasticsearch", "elastic": elastic}
     raw["database"] = {"url": f"sqlite:///{tmp_path}/queue.db"}
-    # Fewer processes to start: these ask nothing of the index.
-    raw["stages"] = {"colocate": ["planner", "reranker", "assembler"]}
+    # Fewer processes to start.
+    raw["stages"] = {"colocate": ["planner", "expander", "rechecker", "reranker", "assembler"]}
+    raw["knowledge_base"] = {"enabled": False}
     other, quiet = resolved(parse(raw), Environment()), LoggingConfig(enable_access_log=False)
     app = {"name": "elastic", "route_prefix": "/elastic", "logging_config": quiet}
     await asyncio.to_thread(serve.run, graph.build(other), **app)

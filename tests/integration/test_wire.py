@@ -74,7 +74,7 @@ async def test_no_call_is_lost_while_a_replica_is_replaced(run: Run, tmp_path: P
 async def test_a_replica_that_comes_gets_calls_and_calls_by_the_wire_bring_it(run: Run) -> None:
     """Issue 9, point 4: Serve does not route these calls, and scales by them all the same."""
     scaling = AutoscalingSettings(
-        max_replicas=2, target_ongoing_requests=2, look_back_period_s=3, upscale_delay_s=3, downscale_delay_s=3
+        max_replicas=2, target_ongoing_requests=2, look_back_period_s=1, upscale_delay_s=1, downscale_delay_s=3
     )
     stage = await run(DeploymentSettings(autoscaling=scaling))
     first = (await ask(stage)).pid

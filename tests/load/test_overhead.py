@@ -27,7 +27,10 @@ async def test_a_graph_of_empty_stages_answers_as_the_real_ones_did(
     expected = await service.search(ctx, SearchMemoryRequest(query=QUERY, top_k=1))
     await service.close()
     assert recorder.plain() == {QUERY}
-    alone = {"corpora": corpus.corpora.model_copy(update={"enabled": ()})}
+    alone = {
+        "corpora": corpus.corpora.model_copy(update={"enabled": ()}),
+        "knowledge_base": corpus.knowledge_base.model_copy(update={"enabled": False}),
+    }
     empty = corpus.model_copy(update=alone)
     await asyncio.to_thread(graph.deploy, empty, variant=emptied(recorder.answers), name=APP, route=f"/{APP}")
     try:

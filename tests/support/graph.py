@@ -27,9 +27,12 @@ def rank(item: pytest.Item) -> int:
     What starts clusters of its own comes before the one of the session takes its share of the machine; then what waits
     for figures, as Ray's exporter gets slower with each graph of a session.
     """
-    if item.path.parent.name == "integration" and item.path.name.startswith(("test_cli", "test_multinode")):
+    suite, name = item.path.parent.name, item.path.name
+    if suite == "integration" and name.startswith(("test_cli", "test_multinode")):
         return 0
-    return 1 if item.path.parent.name == "load" else 2
+    if suite == "load":
+        return 1
+    return 2 if suite == "integration" and name.startswith(("test_metrics", "test_prometheus")) else 3
 
 
 @dataclass(frozen=True)
@@ -104,12 +107,7 @@ def settings(tmp_path_factory: pytest.TempPathFactory) -> "Settings":
             "metrics_port": free_port(),
             "object_store_mb": 128,
             # Metrics reach the exporter within half a second instead of ten.
-            # Sooner than by default.
-            "environment": {
-                **RaySettings().environment,
-                "RAY_metrics_report_interval_ms": "500",
-                "RAY_SERVE_REPLICA_AUTOSCALING_METRIC_PUSH_INTERVAL_S": "0.5",
-            },
+            "environment": {**RaySettings().environment, "RAY_metrics_report_interval_ms": "500"},
         },
     }
     return resolved(parse(raw), Environment())
@@ -117,10 +115,15 @@ def settings(tmp_path_factory: pytest.TempPathFactory) -> "Settings":
 
 @pytest.fixture(scope="session")
 def cluster(settings: "Settings") -> Iterator[Cluster]:
+    from ray.serve._private import client
+
     from deployments import graph
 
     graph.start(settings)
-    yield Cluster(settings.server.port, settings.ray.metrics_port or 0)
+    with pytest.MonkeyPatch.context() as patch:
+        # Whether an application is up, or gone, Serve's client looks once a second.
+        patch.setattr(client, "CLIENT_POLLING_INTERVAL_S", 0.1)
+        yield Cluster(settings.server.port, settings.ray.metrics_port or 0)
     graph.shutdown(settings)
 
 

@@ -76,9 +76,9 @@ def prometheus(program: str, folder: Path, target: str, rules: Path) -> Iterator
         target: Host and port.
         rules: The rule file.
     """
-    # Late in a session, with what all graphs before have left, Ray's exporter takes more than a second to answer.
+    # Ray's exporter takes a second to answer, and more with each graph that there was on the cluster.
     config = {
-        "global": {"scrape_interval": "5s", "evaluation_interval": "1s"},
+        "global": {"scrape_interval": "2s", "evaluation_interval": "1s"},
         "rule_files": [str(rules)],
         "scrape_configs": [{"job_name": "strata", "static_configs": [{"targets": [target]}]}],
     }

@@ -7,7 +7,7 @@ import yaml
 from contracts.errors import ConfigError
 from deployments.environment import Environment, Secret
 from deployments.settings import Settings, load, parse
-from deployments.stage_settings import ColocatedStage, StagesSettings
+from deployments.stage_settings import AutoscalingSettings, ColocatedStage, StagesSettings
 
 CONFIGS = Path(__file__).parents[2] / "configs"
 LOCAL, ELASTIC = (
@@ -232,3 +232,9 @@ def test_autoscaling_takes_the_place_of_a_fixed_number() -> None:
     options = parse(raw).stages.reader.deployment.options()
     assert "num_replicas" not in options
     assert options["autoscaling_config"]["max_replicas"] == 3
+
+
+@pytest.mark.parametrize(("look_back", "interval"), [(30, 10), (600, 10), (6, 2)])
+def test_replicas_tell_of_their_load_several_times_within_the_window(look_back: float, interval: float) -> None:
+    scaling = AutoscalingSettings(look_back_period_s=look_back, upscale_delay_s=600)
+    assert scaling.options()["metrics_interval_s"] == interval
