@@ -23,6 +23,10 @@ KB_VECTOR_DIMENSIONS           Before ``knowledge_base.embedder.dimensions``: wh
 KB_EMBEDDING_DEVICE            Before ``knowledge_base.embedder.device``.
 RETRIEVAL_TOP_K                Before ``knowledge_base.top_k``.
 RETRIEVAL_RERANK_WEIGHTS_JSON  Before ``knowledge_base.weights``, as a JSON object.
+RAY_USE_TLS                    1 or true: Ray's traffic goes by TLS, and so does the wire, with the same certificates.
+RAY_TLS_SERVER_CERT            The node's certificate, a PEM file.
+RAY_TLS_SERVER_KEY             Its private key.
+RAY_TLS_CA_CERT                Whoever may sign.
 =============================  =====================================================================================
 
 Secrets are read where they are used and travel nowhere. So every machine with an ingress needs that of JWTs, and every
@@ -32,6 +36,7 @@ its replicas.
 """
 
 import os
+import ssl
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Literal, Self
@@ -40,6 +45,7 @@ from pydantic import Field
 
 from contracts.errors import ConfigError
 from deployments.stage_settings import Strict
+from deployments.wire.tls import Certificates
 
 # Variables that are not called STRATA_ and the field's name.
 _VARIABLES = {
@@ -51,6 +57,10 @@ _VARIABLES = {
     "kb_embedding_device": "KB_EMBEDDING_DEVICE",
     "retrieval_top_k": "RETRIEVAL_TOP_K",
     "retrieval_rerank_weights_json": "RETRIEVAL_RERANK_WEIGHTS_JSON",
+    "ray_use_tls": "RAY_USE_TLS",
+    "ray_tls_server_cert": "RAY_TLS_SERVER_CERT",
+    "ray_tls_server_key": "RAY_TLS_SERVER_KEY",
+    "ray_tls_ca_cert": "RAY_TLS_CA_CERT",
 }
 
 Secret = Literal[
@@ -86,6 +96,10 @@ class Environment(Strict):
     kb_embedding_device: str | None = None
     retrieval_top_k: str | None = None
     retrieval_rerank_weights_json: str | None = None
+    ray_use_tls: str | None = None
+    ray_tls_server_cert: Path | None = None
+    ray_tls_server_key: Path | None = None
+    ray_tls_ca_cert: Path | None = None
 
     @classmethod
     def read(cls, variables: Mapping[str, str] = os.environ) -> Self:
@@ -114,6 +128,27 @@ class Environment(Strict):
         if not text:
             raise ConfigError(f"{variable} names {path}, which is empty.", field=variable, remedy="Fill the file.")
         return text
+
+    def wire_tls(self, end: Literal["server", "client"]) -> ssl.SSLContext | None:
+        """What an end of the wire speaks TLS by, where Ray does.
+
+        Raises:
+            ConfigError: A certificate is not named or can't be read.
+        """
+        if (self.ray_use_tls or "").lower() not in ("1", "true"):
+            return None
+        chain, key, authority = self.ray_tls_server_cert, self.ray_tls_server_key, self.ray_tls_ca_cert
+        remedy = (
+            "Set RAY_TLS_SERVER_CERT, RAY_TLS_SERVER_KEY and RAY_TLS_CA_CERT to PEM files, as Ray's documentation says."
+        )
+        if not (chain and key and authority):
+            raise ConfigError("RAY_USE_TLS is set, and not all certificates are.", field="RAY_USE_TLS", remedy=remedy)
+        certificates = Certificates(chain, key, authority)
+        try:
+            return certificates.server() if end == "server" else certificates.client()
+        except OSError as error:
+            why = error.strerror or type(error).__name__
+            raise ConfigError(f"Ray's certificates can't be read: {why}.", field="RAY_USE_TLS", remedy=remedy) from None
 
     @property
     def java_homes(self) -> list[Path]:

@@ -28,6 +28,7 @@ from contracts.context import RequestContext
 from contracts.deadline import Deadline
 from contracts.errors import Overloaded, StageFailed, StageTimeout, StrataError
 from contracts.records import ModelRef
+from deployments.environment import Environment
 from deployments.metrics import RoutedMetrics
 from deployments.wire.lines import Lines, Lost, Refused, Stopped
 from deployments.wire.listener import Address
@@ -98,8 +99,12 @@ def lines_to(handle: DeploymentHandle[Any]) -> Lines:
 
     Args:
         handle: From :func:`connect`.
+
+    Raises:
+        ConfigError: Ray is to use TLS, and its certificates can't be read.
     """
-    return Lines(partial(_addresses, handle), RoutedMetrics(handle.deployment_name).routed)
+    routed = RoutedMetrics(handle.deployment_name).routed
+    return Lines(partial(_addresses, handle), routed, Environment.read().wire_tls("client"))
 
 
 async def _addresses(handle: DeploymentHandle[Any]) -> list[Address] | None:

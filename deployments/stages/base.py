@@ -13,6 +13,7 @@ from contracts.errors import StageFailed, StrataError
 from contracts.records import ModelRef
 from contracts.stages import Stage
 from deployments.bounded import Bounded
+from deployments.environment import Environment
 from deployments.logs import log_unexpected
 from deployments.metrics import WireMetrics
 from deployments.scaling import BY_WIRE
@@ -46,7 +47,7 @@ class StageReplica(ABC, Generic[In, Out]):
         self._stage: Stage[In, Out] = Bounded(self.name, await self.open(*args))
         if places:
             self._listener = Listener(self, places, WireMetrics(self.name).waiting)
-            await self._listener.open(get_node_ip_address())
+            await self._listener.open(get_node_ip_address(), Environment.read().wire_tls("server"))
 
     def __del__(self) -> Coroutine[Any, Any, None] | None:
         """Called by Serve before the replica goes, which awaits what it returns."""

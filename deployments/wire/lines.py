@@ -3,6 +3,7 @@
 import asyncio
 import logging
 import random
+import ssl
 import time
 from collections.abc import Awaitable, Callable, Iterable
 from contextlib import suppress
@@ -64,17 +65,20 @@ class Line(Peer):
         self._welcome: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     @classmethod
-    async def open(cls, address: Address) -> "Line":
-        """Connect.
+    async def open(cls, address: Address, tls: ssl.SSLContext | None = None) -> "Line":
+        """Connect, by TLS where it is given.
 
         Raises:
-            OSError: Nobody listens there.
+            OSError: Nobody listens there, or whoever does has no certificate for it.
             TimeoutError: Whoever listens there does not answer.
             Lost: Or does not know the token.
         """
         made = cls(address)
         async with asyncio.timeout(_CONNECT_S):
-            await asyncio.get_running_loop().create_connection(lambda: made, address.host, address.port)
+            name = address.host if tls else None
+            await asyncio.get_running_loop().create_connection(
+                lambda: made, address.host, address.port, ssl=tls, server_hostname=name
+            )
             try:
                 await made._welcome
             except BaseException:
@@ -164,15 +168,18 @@ class Lines:
     Args:
         find: Says where replicas listen, as far as they do; ``None`` when it can't be said now.
         missed: Told of each call that finds none.
+        tls: With it nothing goes in the clear.
     """
 
     def __init__(
         self,
         find: Callable[[], Awaitable[Iterable[Address] | None]],
         missed: Callable[[], None] = lambda: None,
+        tls: ssl.SSLContext | None = None,
     ) -> None:
         self._find = find
         self._missed = missed
+        self._tls = tls
         self._lines: dict[Address, Line] = {}
         self._looking: asyncio.Task[None] | None = None
         self._looked, self._pause = -inf, _LOOK_S
@@ -221,4 +228,4 @@ class Lines:
 
     async def _open(self, address: Address) -> None:
         with suppress(OSError, TimeoutError, Lost):
-            self._lines[address] = await Line.open(address)
+            self._lines[address] = await Line.open(address, self._tls)

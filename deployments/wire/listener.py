@@ -4,6 +4,7 @@ import asyncio
 import hmac
 import logging
 import secrets
+import ssl
 from collections.abc import Awaitable, Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
@@ -57,13 +58,17 @@ class Listener:
         self._running = asyncio.Semaphore(places.running)
         self._server: asyncio.Server | None = None
 
-    async def open(self, host: str) -> None:
+    async def open(self, host: str, tls: ssl.SSLContext | None = None) -> None:
         """Listen at a free port.
 
         Args:
             host: IP address to listen at.
+            tls: With it nothing goes in the clear.
         """
-        self._server = await asyncio.get_running_loop().create_server(lambda: _Guest(self), host, 0)
+        patience = _HELLO_S if tls else None
+        self._server = await asyncio.get_running_loop().create_server(
+            lambda: _Guest(self), host, 0, ssl=tls, ssl_handshake_timeout=patience
+        )
 
     def address(self) -> Address | None:
         """Where it listens; ``None`` when it does not."""

@@ -28,7 +28,7 @@ def rank(item: pytest.Item) -> int:
     for figures, as Ray's exporter gets slower with each graph of a session.
     """
     suite, name = item.path.parent.name, item.path.name
-    if suite == "integration" and name.startswith(("test_cli", "test_multinode")):
+    if suite == "integration" and name.startswith(("test_cli", "test_multinode", "test_wire_tls")):
         return 0
     if suite == "load":
         return 1
