@@ -132,13 +132,18 @@ class Elastic:
         await patient.indices.forcemerge(index=self.index.versions.alias, only_expunge_deletes=True)
         while await self._merging():  # noqa: ASYNC110 - the cluster tells nobody
             await asyncio.sleep(_POLL_S)
+        # Searches go by merged segments from the next refresh on, and what they replace is gone from the next flush on.
+        # Both come by themselves a little later.
+        await self._client.indices.refresh(index=self.index.versions.alias)
+        await self._client.indices.flush(index=self.index.versions.alias)
 
     async def size(self) -> Size:
         """See ``Contestant``; segments are counted once, bytes on all nodes. The statistics of shards lag behind."""
         nodes, others = self.index.versions.alias, [self.index.versions.texts, self.index.versions.ledger]
         rows = (await self._client.cat.segments(index=[nodes, *others], format="json", bytes="b")).body
         found = [row for row in rows if isinstance(row, Mapping)]
-        searched = [row for row in found if row["index"] not in others and row["prirep"] == "p"]
+        primary = [row for row in found if row["index"] not in others and row["prirep"] == "p"]
+        searched = [row for row in primary if row["searchable"] == "true"]
         return Size(sum(int(row["size"]) for row in found), len(searched))
 
     async def shards(self, account_id: str) -> int:
