@@ -85,7 +85,7 @@ def candidates(part: Any) -> int:
             return sum(map(len, part.kept))
         case RerankResult():
             return sum(map(len, part.ranked))
-    return sum(len(found) for found in part.hits)
+    return sum(map(len, part.hits))
 
 
 def _degrade(run: Run, parts: Sequence[Degradation]) -> None:

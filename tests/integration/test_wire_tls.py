@@ -8,24 +8,18 @@ from pathlib import Path
 
 from ray.util import get_node_ip_address
 
-from tests.support.certificates import Authority
+from tests.support.certificates import Authority, ray_tls
 
 ROOT = Path(__file__).parents[2]
 
 
 def test_where_ray_uses_tls_calls_of_a_stage_do(tmp_path: Path) -> None:
     node = Authority(tmp_path / "authority").certify(get_node_ip_address(), "127.0.0.1")
-    tls = {
-        "RAY_USE_TLS": "1",
-        "RAY_TLS_SERVER_CERT": str(node.chain),
-        "RAY_TLS_SERVER_KEY": str(node.key),
-        "RAY_TLS_CA_CERT": str(node.authority),
-    }
     # A cluster of its own, not that of the session.
     inherited = {name: value for name, value in os.environ.items() if not name.startswith("RAY_")}
     child = subprocess.run(
         [sys.executable, "-m", "tests.support.tls_child", str(tmp_path / "said.json")],
-        env=inherited | tls,
+        env=inherited | ray_tls(node),
         cwd=ROOT,
         capture_output=True,
         text=True,

@@ -16,6 +16,16 @@ from deployments.wire.tls import Certificates
 Extension = tuple[x509.ExtensionType, bool]
 
 
+def ray_tls(certificates: Certificates) -> dict[str, str]:
+    """The environment of a Ray cluster whose traffic goes under these."""
+    return {
+        "RAY_USE_TLS": "1",
+        "RAY_TLS_SERVER_CERT": str(certificates.chain),
+        "RAY_TLS_SERVER_KEY": str(certificates.key),
+        "RAY_TLS_CA_CERT": str(certificates.authority),
+    }
+
+
 class Authority:
     """Signs certificates.
 

@@ -1,6 +1,7 @@
 """Both ends of the wire, real and stand-ins, for its tests."""
 
 import asyncio
+import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from typing import Any
 
@@ -101,9 +102,11 @@ async def listen() -> AsyncIterator[Listen]:
     """Opens real ends."""
     opened = []
 
-    async def listen(answer: Callable[[bytes], Awaitable[bytes]], places: Places = PLACES) -> Listener:
+    async def listen(
+        answer: Callable[[bytes], Awaitable[bytes]], places: Places = PLACES, tls: ssl.SSLContext | None = None
+    ) -> Listener:
         listener = Listener(answer, places)
-        await listener.open(HOST)
+        await listener.open(HOST, tls)
         opened.append(listener)
         return listener
 

@@ -2,7 +2,6 @@
 
 import asyncio
 import ssl
-from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 
 import pytest
@@ -11,13 +10,10 @@ from contracts.errors import ConfigError
 from deployments.environment import Environment
 from deployments.wire.frames import Kind
 from deployments.wire.lines import Line, Lines
-from deployments.wire.listener import Address, Listener
-from deployments.wire.places import Places
+from deployments.wire.listener import Address
 from deployments.wire.tls import Certificates
-from tests.support.certificates import Authority
-from tests.support.wire import HOST, Collects, FakeFind, die, echo, where
-
-Listen = Callable[[Certificates], Awaitable[Listener]]
+from tests.support.certificates import Authority, ray_tls
+from tests.support.wire import HOST, Collects, FakeFind, Listen, echo, where
 
 
 @pytest.fixture(scope="module")
@@ -33,21 +29,6 @@ def stranger(tmp_path_factory: pytest.TempPathFactory) -> Authority:
 @pytest.fixture(scope="module")
 def node(authority: Authority) -> Certificates:
     return authority.certify(HOST, "10.1.2.3")
-
-
-@pytest.fixture
-async def listen() -> AsyncIterator[Listen]:
-    opened = []
-
-    async def listen(certificates: Certificates) -> Listener:
-        listener = Listener(echo, Places(8, 8))
-        await listener.open(HOST, certificates.server())
-        opened.append(listener)
-        return listener
-
-    yield listen
-    for listener in opened:
-        await die(listener)
 
 
 class Tap(Collects):
@@ -75,14 +56,14 @@ async def knock(address: Address, tls: ssl.SSLContext | None) -> Tap:
 
 @pytest.mark.parametrize("size", [0, 1, 3 * 2**20], ids=["nothing", "a byte", "megabytes"])
 async def test_calls_go_and_come_back_whole(listen: Listen, node: Certificates, size: int) -> None:
-    line = await Line.open(where(await listen(node)), node.client())
+    line = await Line.open(where(await listen(echo, tls=node.server())), node.client())
     payloads = [bytes([number]) * size for number in range(5)]
     assert await asyncio.gather(*map(line.call, payloads)) == payloads
     line.abort()
 
 
 async def test_what_goes_over_can_not_be_read_on_the_way(listen: Listen, node: Certificates) -> None:
-    address, seen = where(await listen(node)), bytearray()
+    address, seen = where(await listen(echo, tls=node.server())), bytearray()
 
     async def between(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         there = await asyncio.open_connection(address.host, address.port)
@@ -106,7 +87,7 @@ async def test_what_goes_over_can_not_be_read_on_the_way(listen: Listen, node: C
 async def test_who_speaks_in_the_clear_gets_no_answer_though_it_knows_the_token(
     listen: Listen, node: Certificates
 ) -> None:
-    tap = await knock(where(await listen(node)), None)
+    tap = await knock(where(await listen(echo, tls=node.server())), None)
     assert b"secret" not in tap.raw
 
 
@@ -118,7 +99,7 @@ async def test_who_shows_no_certificate_of_ours_is_sent_away_though_it_knows_the
     if shows != "nothing":
         theirs = stranger.certify(HOST)
         tls.load_cert_chain(theirs.chain, theirs.key)
-    assert (await knock(where(await listen(node)), tls)).raw == b""
+    assert (await knock(where(await listen(echo, tls=node.server())), tls)).raw == b""
 
 
 @pytest.mark.parametrize("of", ["another authority", "another address"])
@@ -126,7 +107,7 @@ async def test_a_replica_with_a_certificate_of_something_else_gets_no_call_and_n
     listen: Listen, node: Certificates, authority: Authority, stranger: Authority, of: str
 ) -> None:
     wrong = stranger.certify(HOST) if of == "another authority" else authority.certify("10.9.9.9")
-    listener, missed = await listen(wrong), []
+    listener, missed = await listen(echo, tls=wrong.server()), []
     with pytest.raises(ssl.SSLCertVerificationError):
         await Line.open(where(listener), node.client())
     lines = Lines(FakeFind(where(listener)), lambda: missed.append(1), node.client())
@@ -135,7 +116,7 @@ async def test_a_replica_with_a_certificate_of_something_else_gets_no_call_and_n
 
 
 async def test_a_caller_without_tls_finds_no_replica_that_has_it(listen: Listen, node: Certificates) -> None:
-    lines = Lines(FakeFind(where(await listen(node))))
+    lines = Lines(FakeFind(where(await listen(echo, tls=node.server()))))
     await lines.look()
     assert lines.best() is None
 
@@ -144,31 +125,25 @@ async def test_who_connects_and_says_nothing_is_sent_away(
     listen: Listen, node: Certificates, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("deployments.wire.listener._HELLO_S", 0.05)
-    address = where(await listen(node))
+    address = where(await listen(echo, tls=node.server()))
     reader, writer = await asyncio.open_connection(address.host, address.port)
     assert await reader.read() == b""
     writer.close()
 
 
 def environment(certificates: Certificates, **changes: str) -> Environment:
-    variables = {
-        "RAY_USE_TLS": "1",
-        "RAY_TLS_SERVER_CERT": str(certificates.chain),
-        "RAY_TLS_SERVER_KEY": str(certificates.key),
-        "RAY_TLS_CA_CERT": str(certificates.authority),
-    }
-    return Environment.read(variables | changes)
+    return Environment.read(ray_tls(certificates) | changes)
 
 
 @pytest.mark.parametrize("says", ["1", "true", "True"])
-async def test_where_ray_uses_tls_the_wire_does_with_the_same_certificates(node: Certificates, says: str) -> None:
+async def test_where_ray_uses_tls_the_wire_does_with_the_same_certificates(
+    listen: Listen, node: Certificates, says: str
+) -> None:
     variables = environment(node, RAY_USE_TLS=says)
-    listener = Listener(echo, Places(8, 8))
-    await listener.open(HOST, variables.wire_tls("server"))
+    listener = await listen(echo, tls=variables.wire_tls("server"))
     line = await Line.open(where(listener), variables.wire_tls("client"))
     assert await line.call(b"x") == b"x"
     line.abort()
-    await die(listener)
 
 
 @pytest.mark.parametrize("says", ["", "0", "false"])
